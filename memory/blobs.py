@@ -54,7 +54,9 @@ class BlobSearch:
                         ((row[0], row[1]) for row in rows), from_blobs([row[2] for row in rows], self._dim), strict=True
                     )
                 )
-            return [self._recent.get(pair) for pair in versions]
+            found = [self._recent.get(pair) for pair in versions]
+            self._trim()
+            return found
 
     def count(self, namespace: str, kind: str) -> int:
         """Return how many records the last search of that kind could choose from."""
@@ -90,6 +92,9 @@ class BlobSearch:
         self._index.upsert(collection, ids, vectors)
         pairs = ((row[0], row[4]) for row in shown[-_KEPT:])
         self._recent.update(zip(pairs, vectors[-_KEPT:].copy(), strict=True))
+        self._trim()
+
+    def _trim(self) -> None:
         while len(self._recent) > _KEPT:
             self._recent.popitem(last=False)
 

@@ -60,7 +60,7 @@ class Change:
         meta = {
             "op_id": op.op_id,
             "kind": op.kind,
-            "schema_version": item.schema_version,
+            "schema_version": 1,
             "number": self.number,
             "supersedes": list(supersedes),
             "usage": {name: count for name, count in usage.model_dump().items() if count},

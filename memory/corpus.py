@@ -79,7 +79,7 @@ class LiveCorpus:
 
     def lexical(self, words: Sequence[str], limit: int) -> Hits:
         journal = self.sources.journal
-        with journal.lock:
+        with journal.lock, journal.engine.errors():
             ((latest, version, several),) = journal.query(
                 "SELECT (SELECT max(seq) FROM records),"
                 " (SELECT version FROM namespaces WHERE namespace = ?), count(*) > 1 FROM namespaces",

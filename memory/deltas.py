@@ -293,13 +293,16 @@ def holder(conn: Connection, namespace: str, op: DeltaOp, payload: Payload | Non
 
     To be asked inside the transaction that applies the op. What the op replaces does not count.
     """
-    if op.op in (Op.TAG, Op.REMOVE) or op.status not in RECALLABLE:
+    if op.op in (Op.TAG, Op.REMOVE):
         return None
     if payload is None:
         row = conn.execute(_BODY + "r.id = ?", (op.target_id or "",)).fetchone()
         payload = parse_payload(row[3]) if row else None
     name = payload.unique() if payload else ""
     if payload is None or not name:
+        return None
+    target = find_target(conn, op.target_id or "") if op.op is Op.EDIT else None
+    if (target.status if target else op.status) not in RECALLABLE:  # an EDIT leaves its target the status that it has
         return None
     replaced = {op.target_id, *op.parent_ids}
     rows = conn.execute(f"{_BODY}r.namespace = ? AND r.kind = ? AND r.status IN ({_USED})", (namespace, payload.kind))

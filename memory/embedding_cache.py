@@ -15,6 +15,7 @@ from threading import Lock
 
 import numpy as np
 
+from memory.content import digest
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.live_index import LiveIndex
@@ -124,7 +125,7 @@ def _embedded(journal: Journal, embedder: Embedder, known: _Made) -> _Made:
         part = hashes[start : start + _BATCH]
         vectors = embedder.embed([texts[key] for key in part])
         for key, vector in zip(part, vectors, strict=True):
-            made[key] = (sha256(texts[key].encode("utf-8")).hexdigest(), to_blob(vector))
+            made[key] = (digest(texts[key]), to_blob(vector))
     return made
 
 

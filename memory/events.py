@@ -97,7 +97,9 @@ def ops_of(journal: Journal, record_id: str) -> frozenset[str]:
 
 def records_of(journal: Journal, op_ids: Sequence[str]) -> dict[str, str]:
     """Return op id -> id of the record that it changed, for those that were applied."""
-    rows = journal.query(f"SELECT op_id, record_id FROM ops WHERE op_id IN ({_marks(op_ids)})", tuple(op_ids))
+    rows = journal.query(
+        "SELECT op_id, record_id FROM ops WHERE op_id IN (SELECT value FROM json_each(?))", (json.dumps(list(op_ids)),)
+    )
     return {row[0]: row[1] for row in rows}
 
 
@@ -105,12 +107,7 @@ def written_by(journal: Journal, op_ids: Sequence[str]) -> list[tuple[str, str]]
     """Return (record id, content hash) of each version that these operations wrote. TAG writes none."""
     rows = journal.query(
         "SELECT v.record_id, v.content_hash FROM ops o JOIN versions v ON v.record_id = o.record_id"
-        f" AND v.version = o.version AND v.seq = o.seq WHERE o.op_id IN ({_marks(op_ids)})",
-        tuple(op_ids),
+        " AND v.version = o.version AND v.seq = o.seq WHERE o.op_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(op_ids)),),
     )
     return [(row[0], row[1]) for row in rows]
-
-
-def _marks(values: Sequence[str]) -> str:
-    """Return a mark for each value; none at all is NULL, which nothing equals: PostgreSQL knows no `IN ()`."""
-    return ", ".join("?" * len(values)) or "NULL"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,14 +72,16 @@ def evidence(
     """
     until = journal.position() if until is None else until
     tasks = _tasks(journal, namespace, horizon, until)
-    since = {key: (first, seq) for key, first, seq in _present_text(journal, records)}
-    wanted = {record.id: record.version for record in records}
-    back = brought_back(journal, list(wanted), until)
-    found: dict[str, list[Mark]] = {key: [] for key in wanted}
-    for key, seq, version, usage in _events(journal, wanted, after=tasks[0] if len(tasks) == horizon else 0, to=until):
-        if since[key][0] <= version <= wanted[key] and seq > back.get(key, 0):
+    ids = [record.id for record in records]
+    back = brought_back(journal, ids, until)
+    said: dict[str, dict[int, int]] = {key: {} for key in ids}
+    for key, version, seq in _present_text(journal, records, back):
+        said[key][version] = seq
+    found: dict[str, list[Mark]] = {key: [] for key in ids}
+    for key, seq, version, usage in _events(journal, ids, after=tasks[0] if len(tasks) == horizon else 0, to=until):
+        if version in said[key] and seq > back.get(key, 0):
             found[key].append(Mark(seq, _age(tasks, seq), UsageCounts(**json.loads(usage))))
-    born = {key: max(seq, back.get(key, 0)) for key, (_, seq) in since.items()}
+    born = {key: max(min(versions.values()), back.get(key, 0)) for key, versions in said.items()}
     return {
         key: Evidence(Mark(born[key], _age(tasks, born[key]), UsageCounts()), tuple(marks))
         for key, marks in found.items()
@@ -118,17 +120,25 @@ def _age(tasks: Sequence[int], seq: int) -> int:
     return len(tasks) - bisect_right(tasks, seq)
 
 
-def _present_text(journal: Journal, records: Sequence[Record[Any]]) -> list[tuple[str, int, int]]:
-    """Return (record id, first version, its seq) of the unbroken run of live versions that say what it says now."""
+def _present_text(
+    journal: Journal, records: Sequence[Record[Any]], back: Mapping[str, int]
+) -> list[tuple[str, int, int]]:
+    """Return (record id, version, its seq) of the unbroken run of live versions that say what it says now.
+
+    `back` is the seq of a record's last rollback: what came before that is history, but for the version it gave back.
+    """
+    wanted = [[record.id, record.version, record.content_hash, back.get(record.id, 0)] for record in records]
     rows = journal.query(
-        "WITH wanted AS (SELECT j.value ->> 0 AS id, CAST(j.value ->> 1 AS INTEGER) AS version, j.value ->> 2 AS hash"
-        " FROM json_each(?) j),"
-        " broken AS (SELECT w.id, coalesce(max(v.version), 0) AS version FROM wanted w LEFT JOIN versions v"
-        "  ON v.record_id = w.id AND v.version < w.version"
-        f"  AND (v.content_hash <> w.hash OR v.status NOT IN ({_LIVE})) GROUP BY w.id)"
-        " SELECT b.id, b.version + 1, v.seq FROM broken b JOIN versions v"
-        "  ON v.record_id = b.id AND v.version = b.version + 1",
-        (json.dumps([[record.id, record.version, record.content_hash] for record in records]),),
+        "WITH wanted AS (SELECT j.value ->> 0 AS id, CAST(j.value ->> 1 AS INTEGER) AS version, j.value ->> 2 AS hash,"
+        "  CAST(j.value ->> 3 AS BIGINT) AS back FROM json_each(?) j),"
+        " told AS (SELECT w.id, v.version, v.seq, CASE WHEN v.version < w.version"
+        f"  AND (v.content_hash <> w.hash OR v.status NOT IN ({_LIVE})) THEN v.version ELSE 0 END AS broken"
+        "  FROM wanted w JOIN versions v ON v.record_id = w.id AND v.version <= w.version"
+        "  LEFT JOIN events e ON e.seq = w.back WHERE v.seq > w.back"
+        "  OR v.version IN (w.version, CAST(e.meta ->> 'version' AS INTEGER))),"
+        " ended AS (SELECT id, max(broken) AS version FROM told GROUP BY id)"
+        " SELECT t.id, t.version, t.seq FROM told t JOIN ended b ON b.id = t.id AND t.version > b.version",
+        (json.dumps(wanted),),
     )
     return [(row[0], row[1], row[2]) for row in rows]
 
@@ -143,7 +153,7 @@ def brought_back(journal: Journal, ids: Sequence[str], until: int) -> dict[str, 
     return {row[0]: row[1] for row in rows}
 
 
-def _events(journal: Journal, wanted: dict[str, int], *, after: int, to: int) -> list[tuple[str, int, int, str]]:
+def _events(journal: Journal, ids: Sequence[str], *, after: int, to: int) -> list[tuple[str, int, int, str]]:
     """Return (record id, seq, version it speaks of, usage as JSON) of every event that counted something, in order."""
     return [
         (row[0], row[1], row[2], row[3])
@@ -151,6 +161,6 @@ def _events(journal: Journal, wanted: dict[str, int], *, after: int, to: int) ->
             "SELECT e.subject, e.seq, CAST(e.meta ->> 'version' AS INTEGER), e.meta ->> 'usage' FROM json_each(?) j"
             " CROSS JOIN events e ON e.subject = j.value WHERE e.type IN ('knowledge.tag', 'knowledge.merge')"
             " AND e.seq > ? AND e.seq <= ? ORDER BY e.seq",
-            (json.dumps(list(wanted)), after, to),
+            (json.dumps(list(ids)), after, to),
         )
     ]

@@ -4,8 +4,10 @@ The journal keeps ids and hashes, so a rebuild still gives the same state afterw
 figures stay (task, arm, outcome, number of steps, usage), so that a report says what it said before.
 
 A purge follows the text of the forgotten records, and of the task: a record that repeats it is forgotten too; out of
-every other stored body (episodes of other tasks, replies, events) the text alone is cut, and the rest stays. What is
-not covered: paraphrases, copies outside the database, and backups made before; those are named in the result.
+every other stored body (episodes of other tasks, replies, events) the text alone is cut, and the rest stays. What the
+episodes of several tasks say, such as an instruction that all of them share, tells of none of them and is left, unless
+it is all that a forgotten record says. What is not covered: paraphrases, copies outside the database, and backups made
+before; those are named in the result.
 
 A tombstone holds ids, hashes and the reason. What was forgotten is not written again, by whomever, unless the op asks
 for it (`DeltaOp.allow_forgotten`); texts are compared by hash, without regard to case and blank space.
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memory.content import clean_body, digest
+from memory.content import canonical, clean_body, digest
 from memory.erasing import figures_of, spellings, without
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
@@ -229,9 +231,11 @@ def _instruction(body: str) -> str:
 
 
 def _follow(journal: Journal, sweep: _Sweep) -> None:
-    """Extend the sweep until no kept record repeats a text of a forgotten one; cut the texts out of other bodies."""
+    """Extend the sweep until no kept record repeats a text of what is forgotten; cut the texts out of other bodies."""
     done: set[str] = set()
+    sweep.texts -= _shared(journal, sweep.texts)
     quoting = _holding(journal, sweep.texts)
+    sweep.records.update(dict.fromkeys(_saying(journal, quoting)))
     while fresh := [key for key in sweep.records if key not in done]:
         done.update(fresh)
         wanted = (json.dumps(fresh),)
@@ -241,12 +245,9 @@ def _follow(journal: Journal, sweep: _Sweep) -> None:
         sweep.hashes.update(dict.fromkeys(row[0] for row in own))
         texts = _texts(journal, fresh)
         sweep.texts |= texts
-        quoting |= _holding(journal, texts)
-        holders = journal.query(
-            "SELECT DISTINCT record_id FROM versions WHERE content_hash IN (SELECT value FROM json_each(?))",
-            (json.dumps([*sweep.hashes, *_holding(journal, texts)]),),
-        )
-        sweep.records.update(dict.fromkeys(row[0] for row in holders))
+        held = _holding(journal, texts)
+        quoting |= held
+        sweep.records.update(dict.fromkeys(_saying(journal, [*sweep.hashes, *held])))
     sweep.hashes.update(dict.fromkeys(_about(journal, sweep.records)))
     there = journal.query(
         "SELECT hash FROM content WHERE hash IN (SELECT value FROM json_each(?)) ORDER BY hash",
@@ -285,18 +286,41 @@ def _holding(journal: Journal, texts: Iterable[str]) -> set[str]:
     return {row[0] for row in rows}
 
 
+def _saying(journal: Journal, hashes: Iterable[str]) -> list[str]:
+    """Return the records of which a version is one of the bodies."""
+    rows = journal.query(
+        "SELECT DISTINCT record_id FROM versions WHERE content_hash IN (SELECT value FROM json_each(?)) ORDER BY 1",
+        (json.dumps(list(hashes)),),
+    )
+    return [row[0] for row in rows]
+
+
+def _shared(journal: Journal, texts: Iterable[str]) -> set[str]:
+    """Return those of the texts that episodes of more than one task hold, each as one whole string."""
+    forms = {canonical(text): text for text in texts}
+    rows = journal.query(
+        "SELECT j.value FROM events e JOIN content c ON c.hash = e.content"
+        " CROSS JOIN json_each(?) j ON instr(c.body, j.value) > 0"
+        " WHERE e.type = 'trajectory' GROUP BY j.value HAVING count(DISTINCT e.meta ->> 'task_id') > 1",
+        (canonical(list(forms)),),
+    )
+    return {forms[form] for (form,) in rows}
+
+
 def _texts(journal: Journal, records: Iterable[str]) -> set[str]:
-    """Return what every version of `records` says."""
+    """Return what every version of `records` says, without the parts of it that several tasks share."""
     rows = journal.query(
         "SELECT DISTINCT c.body FROM versions v JOIN content c ON c.hash = v.content_hash"
         " WHERE v.record_id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(records)),),
     )
     texts: set[str] = set()
+    whole: set[str] = set()
     for (body,) in rows:
         shown = parse_payload(body).text()
+        whole.add(shown)
         texts.update(leaf for leaf in _leaves(json.loads(body)["payload"]) if _long(leaf) and leaf in shown)
-    return texts
+    return texts - (_shared(journal, texts) - whole)
 
 
 def _long(text: str) -> bool:

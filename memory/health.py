@@ -57,7 +57,7 @@ def quarantine(index_dir: Path) -> Path | None:
     return index_dir.rename(index_dir.with_name(f"{index_dir.name}.quarantine-{stamp}"))
 
 
-def look(index_dir: Path, journal: Journal, *, model: str, dim: int, seed: int = 0) -> str:
+def look(index_dir: Path, journal: Journal, *, model: str, dim: int) -> str:
     """Open the index in this process, count, search; return what is wrong, if anything. Damage may crash it."""
     from memory.indexes.chroma import ChromaIndex
 
@@ -65,7 +65,7 @@ def look(index_dir: Path, journal: Journal, *, model: str, dim: int, seed: int =
         index = ChromaIndex(index_dir, model=model, dim=dim)
         there = {name: set(index.ids(name)) for name in index.collections()}
         counts = {name: index.count(name) for name in there}
-        sample = _sample(journal, there, random.Random(seed))
+        sample = _sample(journal, there, random.Random(0))
         missed = [key for key, collection, vector in sample if not _found(index, collection, key, vector, dim)]
     except (IndexCorrupt, EmbedderMismatch) as error:
         return str(error)

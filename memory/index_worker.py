@@ -72,7 +72,6 @@ class IndexWorker(Thread):
         """Set while somebody waits for the index; otherwise other threads get every second time slice."""
         self.failure = ""
         self.healed = ""
-        self.lag_seconds = 0.0
         self.kind = place.kind
         self._opened, self._place, self._dim = opened, place, dim
         self._index: ListableIndex | None = None
@@ -85,12 +84,10 @@ class IndexWorker(Thread):
         self._counts: dict[str, int] = {}
         self._use = Lock()
         self._woken, self._wanted, self._stopping, self._dropping = Event(), Event(), Event(), Event()
-        self._changed_at: float | None = None
         self._rebuilds = 0
 
     def wake(self) -> None:
         """Say that outbox rows were written."""
-        self._changed_at = self._changed_at or time.monotonic()
         self._woken.set()
 
     def want(self) -> None:
@@ -254,13 +251,13 @@ class IndexWorker(Thread):
 
     def _carry(self, journal: Journal, index: ListableIndex) -> None:
         """Carry what waits, but no longer than others may have to wait for it."""
-        moved, begun = 0, time.monotonic()
+        begun = time.monotonic()
         if not self._compared:
             outbox.reconcile(journal, index, thorough=self._unlike)
             self._compared = True
         while not self._stopping.is_set() and not self._dropping.is_set():
             started = time.monotonic()
-            moved += outbox.drain(journal, index, dim=self._dim)
+            outbox.drain(journal, index, dim=self._dim)
             if outbox.waits(journal):
                 if time.monotonic() > begun + LEASE_SECONDS:
                     self._woken.set()
@@ -268,9 +265,6 @@ class IndexWorker(Thread):
                 if not self.hurry.is_set():
                     self._stopping.wait(max(GATHER_SECONDS, time.monotonic() - started))
                 continue
-            if moved and self._changed_at is not None:
-                self.lag_seconds = time.monotonic() - self._changed_at
-            self._changed_at = None
             self._look(index, build=True)
             return
 

@@ -28,7 +28,7 @@ _OVERLAY = 200
 
 @dataclass(frozen=True)
 class IndexState:
-    """What `evolve memory stats` and `doctor` show."""
+    """What serves searches; `evolve memory doctor` shows why it does not, and what was healed."""
 
     engine: str
     """What answers now: the index where a collection is large enough for it, else `exact`."""
@@ -36,8 +36,6 @@ class IndexState:
     """Whether this process has an index, its own folder or one on a server."""
     pending: int
     """Outbox rows that wait."""
-    lag_seconds: float
-    """How long the last change took to reach the index."""
     failure: str
     """Why the index is not used; empty when all is well."""
     healed: str
@@ -102,8 +100,8 @@ class LiveIndex:
         finally:
             worker.hurry.clear()
 
-    def rebuild(self) -> int:
-        """Throw the index away and fill a new one from the journal; return how many vectors that takes.
+    def rebuild(self) -> None:
+        """Throw the index away and fill a new one from the journal.
 
         Also the second half of a re-index: call it after every vector was made anew. Raises `IndexUnavailable` where a
         server did not delete what it held.
@@ -115,7 +113,6 @@ class LiveIndex:
         else:
             outbox.enqueue_all(self._journal)
         self.wake()
-        return outbox.recallable(self._journal)
 
     def state(self) -> IndexState:
         """Return what serves searches now and how far the index is behind."""
@@ -124,7 +121,6 @@ class LiveIndex:
             engine=worker.kind if worker is not None and worker.serves_any() else EXACT,
             owner=worker is not None and worker.is_alive(),
             pending=outbox.pending(self._journal),
-            lag_seconds=worker.lag_seconds if worker else 0.0,
             failure=worker.failure if worker else "",
             healed=worker.healed if worker else "",
         )

@@ -72,16 +72,6 @@ class Owner:
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat(timespec="seconds")}
         self._note.write_text(json.dumps(about), encoding="utf-8")
 
-    def try_acquire(self) -> bool:
-        """Become the owner if nobody is; return whether this object now holds the lock."""
-        if self.held:
-            return True
-        try:
-            self.acquire()
-        except IndexLocked:
-            return False
-        return True
-
     def release(self, *, clean: bool = True) -> None:
         """Give the index up. `clean=False` leaves the dirty flag, so that the next owner probes the index first."""
         if not self.held:

@@ -117,11 +117,6 @@ def reconcile(journal: Journal, index: ListableIndex, *, thorough: bool) -> int:
     return len(wrong)
 
 
-def recallable(journal: Journal) -> int:
-    """Return how many records an index has to hold."""
-    return int(journal.query(f"SELECT count(*) FROM ({_LIVE}) live")[0][0])
-
-
 def enqueue_all(journal: Journal) -> int:
     """Queue each recallable record, once: fills an empty index. Returns how many. What waits to be removed stays."""
     with journal.transaction() as conn:

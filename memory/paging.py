@@ -87,28 +87,6 @@ def counts(journal: Journal, namespace: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def runs(journal: Journal, *, offset: int = 0, limit: int = 25) -> tuple[list[dict[str, Any]], int]:
-    """Return a page of run records, the latest first, each with its `run_id`; and how many there are."""
-    ((total,),) = journal.query("SELECT count(*) FROM runs")
-    rows = journal.query(
-        "SELECT r.run_id, c.body FROM runs r JOIN content c ON c.hash = r.hash ORDER BY r.created_seq DESC"
-        " LIMIT ? OFFSET ?",
-        (limit, offset),
-    )
-    return [{"run_id": run_id, **json.loads(body)} for run_id, body in rows], total
-
-
-def solved(journal: Journal, run_ids: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return (run, arm) -> (solved, done) of these runs."""
-    rows = journal.query(
-        "SELECT t.run_id, t.arm, "
-        " count(CASE WHEN CAST(c.body ->> '$.outcome.success' AS INTEGER) = 1 THEN 1 END), count(*) FROM json_each(?) j"
-        " JOIN trajectories t ON t.run_id = j.value JOIN content c ON c.hash = t.hash GROUP BY 1, 2",
-        (json.dumps(list(run_ids)),),
-    )
-    return {(run, arm): (solved, done) for run, arm, solved, done in rows}
-
-
 def episode_count(journal: Journal) -> int:
     """Return how many episodes there are, of all runs."""
     return int(journal.query("SELECT count(*) FROM trajectories")[0][0])

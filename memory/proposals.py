@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from pydantic import ValidationError
 
 from memory.content import canonical, clean, digest
@@ -14,6 +12,7 @@ from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.protocols import Embedder
 from memory.records import DeltaOp, Payload
+from memory.vectors import to_blob
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class Prepared:
 
     op: DeltaOp
     payload: Payload | None = None
-    schema_version: int = 1
     slug: str = ""
     text: str = ""
     body: str = ""
@@ -44,8 +42,7 @@ def prepare(ops: Sequence[DeltaOp], embedder: Embedder) -> list[Prepared]:
         if isinstance(vector, str):
             prepared[i] = replace(prepared[i], refusal=vector)
         else:
-            key_hash = hashlib.sha256(key.encode("utf-8")).hexdigest()
-            prepared[i] = replace(prepared[i], vector=vector, key_hash=key_hash)
+            prepared[i] = replace(prepared[i], vector=vector, key_hash=digest(key))
     return prepared
 
 
@@ -82,12 +79,8 @@ def _embed(keys: Sequence[str], embedder: Embedder) -> list[bytes | str]:
     if not keys:
         return []
     try:
-        return [_to_bytes(row) for row in embedder.embed(keys)]
+        return [to_blob(row) for row in embedder.embed(keys)]
     except BadInput as error:
         if len(keys) == 1:
             return [str(error)]
     return [_embed([key], embedder)[0] for key in keys]
-
-
-def _to_bytes(vector: np.ndarray) -> bytes:
-    return np.ascontiguousarray(vector, dtype="<f4").tobytes()

@@ -1,4 +1,4 @@
-"""Snapshots: a named set of (record, version, hash) with frozen usage; going back to one; what differs between two.
+"""Snapshots: a named set of (record, version, hash) with frozen usage, and going back to one.
 
 A snapshot is named by the hash of its manifest, so the same set always has the same name. When the same set is frozen
 again after its usage counters moved, both freezes are kept: `<id>` means the latest one, `<id>@<position>` a
@@ -8,7 +8,6 @@ particular one.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from memory.changes import Batch, Change
@@ -22,15 +21,6 @@ from memory.view import frozen_records
 
 Row = list[Any]
 """`[record id, version, content hash, [usage counts]]`."""
-
-
-@dataclass(frozen=True)
-class Diff:
-    """What changed from one snapshot to another. `changed` pairs are (before, after) of one record."""
-
-    added: tuple[Record[Any], ...]
-    removed: tuple[Record[Any], ...]
-    changed: tuple[tuple[Record[Any], Record[Any]], ...]
 
 
 def take(journal: Journal, namespace: str) -> Snapshot:
@@ -103,21 +93,6 @@ def listing(journal: Journal, namespace: str) -> tuple[Snapshot, ...]:
 def frozen(journal: Journal, name: str) -> tuple[Record[Any], ...]:
     """Return the records of a snapshot as they were, usage included; those forgotten since are left out."""
     return frozen_records(journal, _load(journal, name)[2])
-
-
-def difference(journal: Journal, a: str, b: str) -> Diff:
-    """Return what changed from snapshot `a` to snapshot `b`."""
-    before = {record.id: record for record in frozen(journal, a)}
-    after = {record.id: record for record in frozen(journal, b)}
-    return Diff(
-        added=tuple(record for key, record in after.items() if key not in before),
-        removed=tuple(record for key, record in before.items() if key not in after),
-        changed=tuple(
-            (before[key], record)
-            for key, record in after.items()
-            if key in before and before[key].version != record.version
-        ),
-    )
 
 
 def rollback(journal: Journal, namespace: str, name: str, *, actor: str) -> Commit:

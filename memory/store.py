@@ -199,10 +199,6 @@ class Store:
         self.index.wake()
         return result
 
-    def diff(self, a: str, b: str) -> snapshots.Diff:
-        """Return what changed from snapshot `a` to snapshot `b` (`NotFound`)."""
-        return snapshots.difference(self.journal, a, b)
-
     # --- recall ---
 
     def recall(self, query: RecallQuery) -> tuple[Recalled, ...]:
@@ -337,7 +333,7 @@ class Store:
         return [*rebuilt, *doctor.examine(self.journal), *in_index]
 
     def reindex(self) -> int:
-        """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
+        """Embed every version anew with this store's embedder, refill the vector index; return how many there are."""
         return reindex(self.journal, self.embedder, self.index)
 
     def forgotten(self, namespace: str, name: str) -> str | None:

@@ -1,17 +1,17 @@
 """Which records stand in every prompt, and when that may change.
 
 Core = pinned by the operator, or active with top utility, at most half the token budget. It changes only at compaction
-points (every 50 tasks by default), so that the first part of the prompt stays byte-equal in between; removals wait for
-them too. Pure: the loop keeps the returned `Core` in its state and nothing here is stored.
+points (every 50 tasks by default), so that the first part of the prompt stays byte-equal in between: what was removed
+since is shown until then. Pure: the loop keeps the returned `Core` in its state and nothing here is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from memory.protocols import KnowledgeView
-from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Record, Status
+from memory.records import RECALLABLE, Frozen, Record, Status
 from playbooks.ranking import is_spent
 from playbooks.token_budget import fill
 from playbooks.view import creation_order
@@ -57,13 +57,3 @@ def core_records(core: Core, view: KnowledgeView) -> tuple[Record[Any], ...]:
     shown = RECALLABLE | {Status.RETIRED, Status.SUPERSEDED}
     found = [record for record in map(view.get, core.ids) if record is not None and record.status in shown]
     return tuple(sorted(found, key=creation_order))
-
-
-def defer_removals(
-    ops: Sequence[DeltaOp], core: Core, tasks_done: int, *, every: int = COMPACTION_TASKS
-) -> tuple[tuple[DeltaOp, ...], tuple[DeltaOp, ...]]:
-    """Split `ops`: those to apply now, and the REMOVEs and MERGEs of core records, which wait for compaction."""
-    if due(core, tasks_done, every=every):
-        return tuple(ops), ()
-    waiting = [op for op in ops if op.op in (Op.REMOVE, Op.MERGE) and {op.target_id, *op.parent_ids} & set(core.ids)]
-    return tuple(op for op in ops if op not in waiting), tuple(waiting)

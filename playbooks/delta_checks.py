@@ -7,7 +7,7 @@ only it can know (versions at commit time, op ids of the past); nothing here cha
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,8 +39,6 @@ class Rules(Frozen):
     """Of an exemplar, which is as long as the turns that it shows."""
     near_duplicate: float = 0.9
     """TF-IDF cosine from which a new text repeats an old one."""
-    extra_sections: tuple[str, ...] = ()
-    """Sections admitted beside the known ones."""
 
 
 class Validated(Frozen):
@@ -51,19 +49,9 @@ class Validated(Frozen):
     """op_id -> reason."""
 
 
-def validate(
-    ops: Sequence[DeltaOp],
-    view: KnowledgeView,
-    *,
-    shown: Collection[str] | None = None,
-    rules: Rules | None = None,
-) -> Validated:
-    """Check each op against the view and the ops accepted before it.
-
-    `shown` are the ids of the records that were in a prompt of this batch: a TAG of another one is refused. None admits
-    every record of the view.
-    """
-    batch = _Batch(view, shown, rules or Rules())
+def validate(ops: Sequence[DeltaOp], view: KnowledgeView, *, rules: Rules | None = None) -> Validated:
+    """Check each op against the view and the ops accepted before it."""
+    batch = _Batch(view, rules or Rules())
     accepted: list[DeltaOp] = []
     rejected: dict[str, str] = {}
     for op in ops:
@@ -79,9 +67,8 @@ def validate(
 class _Batch:
     """The view as the ops accepted so far will have left it."""
 
-    def __init__(self, view: KnowledgeView, shown: Collection[str] | None, rules: Rules) -> None:
+    def __init__(self, view: KnowledgeView, rules: Rules) -> None:
         self._view = view
-        self._shown = shown
         self._rules = rules
         self._seen: set[str] = set()
         self._changed: set[str] = set()
@@ -121,8 +108,7 @@ class _Batch:
         if record.id in self._changed and op.op is not Op.TAG:
             return f"{record.label} was changed by an earlier op of this batch"
         if op.op is Op.TAG:
-            unseen = self._shown is not None and record.id not in self._shown
-            return f"{record.label} was not shown, so it cannot be tagged" if unseen else ""
+            return ""
         if op.op is Op.RESTORE:
             same = (op.status, op.pinned) == (record.status, record.pinned)
             return f"{record.label} is {record.status} already" if same else ""
@@ -155,10 +141,9 @@ class _Batch:
         return self._section_refusal(payload) or self._duplicate_refusal(op, payload)
 
     def _section_refusal(self, payload: Payload) -> str:
-        if not isinstance(payload, Bullet):
+        if not isinstance(payload, Bullet) or match_section(payload.section):
             return ""
-        known = match_section(payload.section) or payload.section in self._rules.extra_sections
-        return "" if known else f"unknown section {payload.section!r}; known: {', '.join(SECTIONS)}"
+        return f"unknown section {payload.section!r}; known: {', '.join(SECTIONS)}"
 
     def _duplicate_refusal(self, op: DeltaOp, payload: Payload) -> str:
         text = payload.compared()

@@ -5,22 +5,26 @@ Pure: nothing here calls a model. Learned and observed text enters the templates
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import indent
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from memory.records import Insight, Record, Trajectory
+from memory.records import Insight, Record, Step, Trajectory
 from playbooks import prompts
 from playbooks.compact import failed_checks, listed, sound
 from playbooks.kinds.bullet import SECTIONS, match_section, one_line
+from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
 from policies.protocols import Message
 from policies.schemas import most_chars, most_items
 from policies.templates import render_turns
 
 OBSERVATION_CHARS = 2000
+_REFERENCES = ("id", "bullet_id", "bullet", "rule")
+"""What models call the reference of a tag."""
 
 
 class _Lenient(BaseModel):
@@ -44,9 +48,9 @@ class Lesson(_Lenient):
 
 
 class TagOf(_Lenient):
-    """A reflector's verdict on one rule that was shown; models call the reference `id`, `bullet_id` or `bullet`."""
+    """A reflector's verdict on one rule that was shown."""
 
-    id: Annotated[str, most_chars(16)] = Field(validation_alias=AliasChoices("id", "bullet_id", "bullet", "rule"))
+    id: Annotated[str, most_chars(16)] = Field(validation_alias=AliasChoices(*_REFERENCES))
     tag: Annotated[str, most_chars(8)] = "neutral"
 
     @field_validator("id", "tag", mode="before")
@@ -77,18 +81,25 @@ class FullReflection(_Lenient):
     @field_validator("bullet_tags", mode="before")
     @classmethod
     def _tags(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            value = (
-                [value]
-                if {"id", "bullet_id", "bullet"} & set(value)
-                else [{"id": k, "tag": t} for k, t in value.items()]
-            )
-        return sound(listed(value), lambda item: isinstance(item, dict))
+        if isinstance(value, dict) and not set(_REFERENCES) & set(value):
+            value = [
+                {"id": one, "tag": name} if isinstance(said, list) else {"id": name, "tag": said}
+                for name, said in value.items()
+                for one in listed(said)
+            ]
+        return list(filter(_is_tag, listed(value)))
 
     @field_validator("reasoning", "root_cause", "correct_approach", mode="before")
     @classmethod
     def _absent(cls, value: Any) -> Any:
         return "" if value is None else value
+
+
+def _is_tag(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    reference = next((item[name] for name in _REFERENCES if name in item), None)
+    return isinstance(reference, str | int) and isinstance(item.get("tag", ""), str)
 
 
 class Operation(_Lenient):
@@ -107,6 +118,12 @@ class Operation(_Lenient):
     def _text(cls, value: Any) -> Any:
         return "" if value is None else str(value) if isinstance(value, int) else value
 
+    @field_validator("lesson", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        found = re.search(r"\d{1,9}", str(value))
+        return int(found[0]) if found else None
+
     @field_validator("targets", mode="before")
     @classmethod
     def _texts(cls, value: Any) -> Any:
@@ -118,6 +135,11 @@ class FullCuration(_Lenient):
 
     reasoning: Annotated[str, most_chars(300)] = ""
     operations: Annotated[tuple[Operation, ...], most_items(10)]
+
+    @field_validator("operations", mode="before")
+    @classmethod
+    def _usable(cls, value: Any) -> Any:
+        return sound(listed(value), lambda item: isinstance(item, dict) and isinstance(item.get("type"), str))
 
     @field_validator("reasoning", mode="before")
     @classmethod
@@ -133,15 +155,7 @@ def reflect_prompt(
         prompts,
         "reflect",
         task=_block(trajectory.instruction),
-        steps=[
-            {
-                "index": step.index,
-                "action": _block(step.action),
-                "observation": _block(step.observation),
-                "error": "" if (step.error or "") in step.observation else _block(step.error or ""),
-            }
-            for step in trajectory.steps
-        ],
+        steps=[_step(step) for step in trajectory.steps],
         label_free=label_free,
         verdict=() if label_free else _verdict(trajectory),
         rules=_labelled(injected),
@@ -166,6 +180,17 @@ def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]
     )
 
 
+def _step(step: Step) -> dict[str, object]:
+    """Return a step; its error apart, unless what is shown of the observation holds it."""
+    seen, error = _cut(step.observation), _cut(step.error or "")
+    return {
+        "index": step.index,
+        "action": _block(step.action),
+        "observation": indent(seen, "  "),
+        "error": "" if error in seen else indent(error, "  "),
+    }
+
+
 def _labelled(records: Sequence[Record[Any]]) -> list[dict[str, str]]:
     return [{"label": record.label, "content": one_line(neutral(record.payload.text()))} for record in records]
 
@@ -179,9 +204,10 @@ def _verdict(trajectory: Trajectory) -> list[str]:
 
 
 def _block(text: str) -> str:
-    """Return outside text, its middle left out when it is long, indented so that no line of it can pass for a mark."""
-    text = neutral(text)
-    if len(text) > OBSERVATION_CHARS:
-        half = OBSERVATION_CHARS // 2
-        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
-    return indent(text, "  ")
+    """Return outside text, cut, indented so that no line of it can pass for a mark."""
+    return indent(_cut(text), "  ")
+
+
+def _cut(text: str) -> str:
+    """Return outside text, its middle left out when it is long."""
+    return middle_out(neutral(text), OBSERVATION_CHARS)

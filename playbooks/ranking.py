@@ -1,4 +1,4 @@
-"""Which records are worth their tokens: one order, used by the budget, the core and the retirement rule.
+"""Which records are worth their tokens: one order, used by the budget and the core.
 
 Pinned first; then measured utility (Laplace, arXiv 2510.16079), then status (active before provisional), then how often
 a record was cited and shown, then the newer one.
@@ -28,10 +28,10 @@ def rank_key(record: Record[Any]) -> tuple[bool, float, bool, int, int, int, str
     )
 
 
-def is_spent(record: Record[Any], *, min_uses: int = MIN_USES, min_utility: float = MIN_UTILITY) -> bool:
-    """Return True when a record was judged `min_uses` times or more and its utility is below `min_utility`.
+def is_spent(record: Record[Any]) -> bool:
+    """Return True when a record was judged `MIN_USES` times or more and its utility is below `MIN_UTILITY`.
 
-    Utility alone would retire after three harmful tags; a pinned record never is.
+    Utility alone would say so after three harmful tags; a pinned record never is.
     """
     uses = record.usage.helpful + record.usage.harmful
-    return not record.pinned and uses >= min_uses and record.usage.utility < min_utility
+    return not record.pinned and uses >= MIN_USES and record.usage.utility < MIN_UTILITY

@@ -19,14 +19,6 @@ from policies.protocols import Profile
 AUTHOR = "refine"
 
 
-def merge_exact(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
-    """Return one MERGE for each group of records with the same text."""
-    groups: dict[tuple[str, str], list[Record[Any]]] = {}
-    for record in _live(records):
-        groups.setdefault((record.kind, exact_key(record.payload.text())), []).append(record)
-    return tuple(_merge(group, "exact duplicates") for group in groups.values() if len(group) > 1)
-
-
 def merge_duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> tuple[DeltaOp, ...]:
     """Return MERGEs after which no two records are exact duplicates or have TF-IDF cosine >= `threshold`.
 

@@ -11,12 +11,11 @@ from typing import Any, get_args
 from memory.records import Insight, Record, Reflection, Tag, Trajectory
 from playbooks import compact, full
 from playbooks.citations import resolve
-from playbooks.compact import salient_steps
 from playbooks.kinds.bullet import clean_text
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.structured import generate_structured
 
-__all__ = ["ModelReflector", "reflect_messages", "salient_steps"]
+__all__ = ["ModelReflector", "reflect_messages"]
 
 
 def reflect_messages(

@@ -34,7 +34,8 @@ _ADDRESS = re.compile(
     r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|\b(?:\d{1,3}\.){3}\d{1,3}\b"
     r"|(?<![:\w/])//[\w-]+\.[^\s\"'<>)]+|\\\\[\w.-]+\\[\w$.-]+"
     rf"|{_HOST}(?:{_TOP})(?::\d+)?/[^\s\"'<>)]*|{_HOST}(?:com|org|example|xyz|ru|cn|onion)\b(?!\()"
-    r"|[\w-]{1,63}(?:\s?(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)|\sdot\s)\s?[\w-]+)+|\bxn--[\w.-]+"
+    r"|[\w-]{1,63}(?:\s?(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\))\s?[\w-]+)+|\bxn--[\w.-]+"
+    r"|[\w-]{1,63}\s{1,2}dot\s{1,2}(?:com|org|net|io|dev|example|xyz|ru|cn|onion)\b"
     r"|\b(?:mailto|javascript|vbscript|tel|sms):[^\s]+|\bdata:[a-z]+/[^\s]+|\bfile:/[^\s]*|\blocalhost(?::\d+)?\b"
     r"|\[(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{0,4}\]|\[::1\]|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b|\b0x[0-9a-f]{40}\b|\bbc1[a-z0-9]{20,}\b"
     r"|(?-i:\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){4,7}\b)",
@@ -46,6 +47,8 @@ _LINK = re.compile(r"!?\[[^\]\n]{0,200}\]\(\s*([^)\s]{1,500})|^\s{0,3}\[[^\]\n]{
 _MARKUP = re.compile(
     r"<!--|<(?:a|base|embed|form|iframe|img|link|meta|object|script|style|svg|video|audio)\b", re.IGNORECASE
 )
+_FENCE, _HASHES = "```", re.compile(r"(?<!\S)#+")
+"""Code stands between two fences, and what follows a hash in it is a comment, not a heading."""
 _LITERAL = re.compile(r"\"([^\"\n]*)\"|(?<!\w)'([^'\n]*)'(?!\w)|«([^«»\n]*)»|[“„]([^“„”\n]*)[”“]")
 _SHORTEST = 3
 _CONDITION = re.compile(
@@ -78,7 +81,9 @@ def refusal(text: str, known: str = "", *, strict: bool = False) -> str:
 
 
 def _posing(text: str) -> str:
-    found = _ROLE.search(squeezed(text))
+    parts = text.split(_FENCE)
+    parts[1:-1:2] = [_HASHES.sub("", code) for code in parts[1:-1:2]]
+    found = _ROLE.search(squeezed(_FENCE.join(parts)))
     return f"content poses as another speaker ({found[0].strip()!r}); say it as a rule" if found else ""
 
 

@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from memory.protocols import KnowledgeView
-from memory.records import RECALLABLE, Frozen, Record
+from memory.records import RECALLABLE, Record
 from playbooks.kinds.bullet import Bullet
-
-HIGH_HELPFUL = 5
-"""A bullet with more helpful tags than this and at most one harmful tag is high-performing (ACE)."""
 
 
 class RecordView:
@@ -47,18 +44,6 @@ def kept_here(view: KnowledgeView, name: str) -> dict[str, Any]:
     return own.__dict__
 
 
-class Stats(Frozen):
-    """Counts over the bullets of a view."""
-
-    total: int
-    pinned: int
-    high_performing: int
-    problematic: int
-    """At least as many harmful tags as helpful ones, and at least one."""
-    unused: int
-    by_section: dict[str, int]
-
-
 def creation_order(record: Record[Any]) -> tuple[int, str]:
     """Return the sort key of creation: the journal's number, then the id."""
     return record.number, record.id
@@ -67,20 +52,3 @@ def creation_order(record: Record[Any]) -> tuple[int, str]:
 def bullets(view: KnowledgeView) -> tuple[Record[Bullet], ...]:
     """Return the recallable bullets in order of creation."""
     return view.records(Bullet.kind)
-
-
-def stats(view: KnowledgeView) -> Stats:
-    """Return counts over the recallable bullets."""
-    records = bullets(view)
-    sections: dict[str, int] = {}
-    for record in records:
-        sections[record.payload.section] = sections.get(record.payload.section, 0) + 1
-    usages = [record.usage for record in records]
-    return Stats(
-        total=len(records),
-        pinned=sum(record.pinned for record in records),
-        high_performing=sum(u.helpful > HIGH_HELPFUL and u.harmful < 2 for u in usages),
-        problematic=sum(u.harmful >= max(u.helpful, 1) for u in usages),
-        unused=sum(u.helpful + u.harmful == 0 for u in usages),
-        by_section=sections,
-    )

@@ -107,7 +107,7 @@ class Distiller:
         return f"distill:{self._policy.name}"
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
-        """Return an ADD for each new function, an EDIT for each that the policy says replaces a known one."""
+        """Return an ADD for each new function, an EDIT for each that replaces a known one: callees first."""
         base = Library(view.records(Skill.kind))
         library, ops = base.overlay(), dict[str, DeltaOp]()
         for reflection in reflections:
@@ -116,7 +116,8 @@ class Distiller:
                 continue
             kept, library = await self._distilled(trajectory, library)
             ops |= {each.skill.name: self._op(each.skill, base, trajectory) for each in kept}
-        return tuple(ops.values())
+        names = (record.payload.name for record in library.closure(ops))
+        return tuple(ops[name] for name in names if name in ops)
 
     async def _distilled(self, trajectory: Trajectory, library: Overlay) -> tuple[Sequence[Made], Overlay]:
         """Return the functions of an episode and the library with them; what cannot be used is set aside.

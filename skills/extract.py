@@ -9,17 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from memory.records import Frozen, Trajectory
+from memory.records import Trajectory
 from skills.names import Import, called, calls_in, free, imported, parsed, rebound
 from skills.record import MAX_SOURCE, Skill, function_of
-
-
-class Extracted(Frozen):
-    """A skill with the episodes in which it was found."""
-
-    skill: Skill
-    trajectory_ids: tuple[str, ...]
-    task_ids: tuple[str, ...]
 
 
 def defined(code: str, imports: str = "") -> tuple[str, ...]:
@@ -56,24 +48,6 @@ def extracted(trajectory: Trajectory, known: Sequence[Skill] = ()) -> tuple[Skil
         waiting.append(Skill(source=source, origin=task.instruction, scenario=task.scenario, requires=requires))
     new = [skill for skill in waiting if stored.get(skill.name) != skill.definition]
     return callees_first(new)
-
-
-def collected(trajectories: Iterable[Trajectory], known: Sequence[Skill] = ()) -> tuple[Extracted, ...]:
-    """Return the skills of several episodes, each function once with every episode it was found in.
-
-    Of different functions with one name the last one counts.
-    """
-    found: dict[str, Extracted] = {}
-    for trajectory in trajectories:
-        for skill in extracted(trajectory, known):
-            before = found.get(skill.name)
-            same = before if before is not None and before.skill.source == skill.source else None
-            found[skill.name] = Extracted(
-                skill=same.skill if same else skill,
-                trajectory_ids=(*(same.trajectory_ids if same else ()), trajectory.id),
-                task_ids=tuple(dict.fromkeys((*(same.task_ids if same else ()), trajectory.task.id))),
-            )
-    return tuple(found.values())
 
 
 def callees_first(skills: Sequence[Skill]) -> tuple[Skill, ...]:

@@ -115,20 +115,8 @@ class Overlay(Library):
 
     def __init__(self, base: Library) -> None:
         super().__init__()
-        self.base = base
         self.hidden = base.hidden
         self._skills = {_name(record): record for record in base.records}
-
-    @property
-    def changed(self) -> tuple[Record[Skill], ...]:
-        """The skills that were saved or updated here."""
-        base = {_name(record): record for record in self.base.records}
-        return tuple(record for name, record in self._skills.items() if base.get(name) != record)
-
-    @property
-    def deleted(self) -> tuple[Record[Skill], ...]:
-        """The skills of the base that were deleted here."""
-        return tuple(record for record in self.base.records if _name(record) not in self._skills)
 
     def save(self, skill: Skill, provenance: Provenance | None = None) -> Record[Skill]:
         """Add a skill and return its record: id from its source, number 0, for the journal has not seen it.

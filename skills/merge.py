@@ -1,8 +1,8 @@
 """Skills that do the same: proposes to keep the one with the better evidence. Pure; the store applies.
 
 Two skills are the same when their code is, but for the names of the function and its local names, docstrings, comments
-and layout. They are near when they call the same functions, hold the same literals and their code differs in few
-tokens: two skills that differ in one value do not do the same.
+and layout. They are near when they call the same functions equally deep in loops and branches, hold the same literals
+and their code differs in few tokens: two skills that differ in one value do not do the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ast
 import copy
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Status
 from memory.utility import Utility
-from skills.host_calls import hosts, roots_of
+from skills.host_calls import host, roots_of
 from skills.library import Library
 from skills.names import Function, Import, bound, imported
 from skills.record import Skill
@@ -28,7 +28,7 @@ from skills.skill_retirement import removed
 THRESHOLD = 0.9
 """Share of equal tokens from which two skills are near."""
 AUTHOR = "merge"
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+_TOKEN = re.compile(r"^ +|\w+|[^\w\s]", re.MULTILINE)
 
 
 def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> tuple[DeltaOp, ...]:
@@ -109,10 +109,18 @@ def _traits(skill: Skill) -> tuple[object, ...]:
     docs = {id(node.value) for node in ast.walk(skill.function) if isinstance(node, ast.Expr)}
     literals = (node for node in ast.walk(skill.function) if isinstance(node, ast.Constant) and id(node) not in docs)
     return (
-        Counter(hosts(skill.function, roots_of(skill))),
+        Counter(_calls(skill.function, {*roots_of(skill), *skill.requires})),
         set(skill.requires),
         Counter(repr(node.value) for node in literals),
     )
+
+
+def _calls(node: ast.AST, roots: Collection[str], depth: int = 0) -> Iterator[tuple[str, int]]:
+    """Yield (function of the world or skill, how many statements it stands in) for each call."""
+    if isinstance(node, ast.Call) and (name := host(node.func, roots)):
+        yield name, depth
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child, roots, depth + isinstance(node, ast.stmt))
 
 
 def _worth(record: Record[Skill], library: Library) -> tuple[bool, bool, bool, float, int, str]:

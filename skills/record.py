@@ -16,6 +16,7 @@ from pydantic import field_validator, model_validator
 
 from memory.kinds import register
 from memory.records import Frozen, Payload
+from skills.names import DEEPEST, is_shallow
 
 MAX_SOURCE = 8_000
 """Most characters of a skill's source."""
@@ -28,7 +29,10 @@ def body_hash(source: str) -> str:
 
 @lru_cache(maxsize=4096)
 def function_of(source: str) -> ast.FunctionDef:
-    """Return the function that a skill's source defines. Raises `ValueError` unless it is imports and one `def`."""
+    """Return the function that a skill's source defines.
+
+    Raises `ValueError` unless it is imports and one `def`, nested no deeper than can be read.
+    """
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -38,6 +42,8 @@ def function_of(source: str) -> ast.FunctionDef:
     if len(found) != 1 or rest:
         other = type(rest[0]).__name__ if rest else f"{len(found)} functions"
         raise ValueError(f"a skill is imports and one top-level `def`; got {other}")
+    if not is_shallow(found[0]):
+        raise ValueError(f"a skill is nested at most {DEEPEST} levels deep; take it apart")
     if found[0].decorator_list:
         raise ValueError(f"a skill has no decorators; got @{ast.unparse(found[0].decorator_list[0])}")
     return found[0]

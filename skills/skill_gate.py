@@ -6,14 +6,14 @@ What code of little trust may not hold: a choice that hangs on one value, for no
 
 A skill that pays, and for one memo does something else, passes every measurement on tasks without that memo. Code from
 outside may therefore branch on what is there (a name, `is None`, emptiness, `isinstance`) and compare one value with
-another, but not with a literal; and host functions are called in plain sight. This narrows what untrusted code can
-hide and does not prove that it hides nothing.
+another, but not with a literal or a name that is given one; and host functions are called in plain sight. This narrows
+what untrusted code can hide and does not prove that it hides nothing.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Record, Trajectory, Trust, Verdict
 from skills.host_calls import documented, host, roots_of
 from skills.library import Library, Overlay
-from skills.names import Function
+from skills.names import Function, bound
 from skills.record import Skill
 from skills.static_checks import complaints
 
@@ -114,21 +114,23 @@ _CUTS = frozenset({"partition", "removeprefix", "removesuffix", "replace", "rpar
 """Methods that do so where they are given a word: cutting at `", "` is plain, cutting at `"zorvex"` asks for it."""
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 _ASKS = frozenset({"all", "any", "bool", "isinstance", "len"})
+Named = Mapping[str, Collection[ast.Constant]]
+"""Name -> the literals it may stand for, plain ones left out."""
 
 
 def triggers(skill: Skill) -> Iterator[tuple[int, str]]:
     """Yield (line, complaint) for each choice that may wait for a value."""
-    function, roots = skill.function, roots_of(skill)
+    function, roots, named = skill.function, roots_of(skill), _named(skill.function)
     called = {id(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     for node in ast.walk(function):
         line = getattr(node, "lineno", function.lineno)
         if isinstance(node, ast.Match):
             yield line, "`match` chooses by a value; untrusted code may not"
-        elif isinstance(node, ast.Compare) and not all(map(_open, (node.left, *node.comparators))):
+        elif isinstance(node, ast.Compare) and not all(_open(each, named) for each in (node.left, *node.comparators)):
             yield line, f"`{ast.unparse(node)}` waits for a value; untrusted code may not"
         elif isinstance(node, _TESTS) and (call := _hidden(node.test)) is not None:
             yield line, f"`{ast.unparse(call)}` decides what is done; untrusted code may not ask it"
-        elif isinstance(node, ast.Call) and _looks(node, roots):
+        elif isinstance(node, ast.Call) and _looks(node, roots, named):
             yield line, f"`{ast.unparse(node)}` looks for a value; untrusted code may not"
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict | ast.List | ast.Tuple):
             yield line, "a literal table chooses by a value; untrusted code may not"
@@ -138,18 +140,69 @@ def triggers(skill: Skill) -> Iterator[tuple[int, str]]:
             yield line, "a function inside calls the host; untrusted code does so in plain sight"
 
 
-def _open(node: ast.expr) -> bool:
+def _named(function: ast.FunctionDef) -> Named:
+    """Return the names that are given a literal: by an expression that holds one, or the name of one, and no call."""
+    holds: dict[str, set[ast.Constant]] = {}
+    reads: dict[str, set[str]] = {}
+    for target, value in _bindings(function):
+        parts = _parts(value)
+        if any(isinstance(part, ast.Call) for part in parts):
+            continue
+        for name in bound(target):
+            holds.setdefault(name, set()).update(p for p in parts if isinstance(p, ast.Constant) and not _plain(p))
+            reads.setdefault(name, set()).update(p.id for p in parts if isinstance(p, ast.Name))
+    return {name: {each for read in _reached(name, reads) for each in holds.get(read, ())} for name in holds}
+
+
+def _bindings(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """Yield (target, expression) for all that gives names a value; parameters have their defaults."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            yield from ((target, node.value) for target in node.targets)
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, ast.For | ast.comprehension):
+            yield node.target, node.iter
+        elif isinstance(node, ast.arguments):
+            places = reversed([*node.posonlyargs, *node.args])
+            yield from zip(places, reversed(node.defaults), strict=False)
+            pairs = zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            yield from ((place, default) for place, default in pairs if default is not None)
+
+
+def _reached(name: str, reads: Mapping[str, Collection[str]]) -> set[str]:
+    waiting, seen = [name], set[str]()
+    while waiting:
+        if (each := waiting.pop()) not in seen:
+            seen.add(each)
+            waiting += reads.get(each, ())
+    return seen
+
+
+def _parts(node: ast.expr) -> list[ast.AST]:
+    """Return an expression and all in it but the keys of subscripts, as in `mail["id"]`."""
+    keys = {id(each.slice) for each in ast.walk(node) if isinstance(each, ast.Subscript)}
+    return [part for part in ast.walk(node) if id(part) not in keys]
+
+
+def _plain(node: ast.Constant) -> bool:
+    return any(node.value is each or (type(node.value) is type(each) and node.value == each) for each in _PLAIN)
+
+
+def _open(node: ast.expr, named: Named) -> bool:
     """Tell whether an operand is a value of the call or the world, and no literal."""
     if isinstance(node, ast.Constant):
-        return any(node.value is each or (type(node.value) is type(each) and node.value == each) for each in _PLAIN)
+        return _plain(node)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in _ASKS
-    return not any(isinstance(part, ast.Constant) for part in ast.walk(node) if not _index(node, part))
+    return not any(_literals(part, named) for part in _parts(node))
 
 
-def _index(node: ast.expr, part: ast.AST) -> bool:
-    """Tell whether a constant is the key of a subscript, as in `mail["id"]`."""
-    return any(isinstance(each, ast.Subscript) and each.slice is part for each in ast.walk(node))
+def _literals(node: ast.AST, named: Named) -> Collection[ast.Constant]:
+    """Return what a literal or a name stands for; nothing of any other node."""
+    if isinstance(node, ast.Constant):
+        return (node,)
+    return named.get(node.id, ()) if isinstance(node, ast.Name) else ()
 
 
 def _hidden(test: ast.expr) -> ast.Call | None:
@@ -157,10 +210,11 @@ def _hidden(test: ast.expr) -> ast.Call | None:
     return next((call for call in calls if not (isinstance(call.func, ast.Name) and call.func.id in _ASKS)), None)
 
 
-def _looks(call: ast.Call, roots: Collection[str]) -> bool:
+def _looks(call: ast.Call, roots: Collection[str], named: Named) -> bool:
     if not isinstance(call.func, ast.Attribute) or host(call.func, roots):
         return False
-    texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    values = (part.value for each in call.args for part in _literals(each, named))
+    texts = [value for value in values if isinstance(value, str)]
     words = any(char.isalnum() for text in texts for char in text)
     return bool(texts) and (call.func.attr in _LOOKS_FOR or (call.func.attr in _CUTS and words))
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from skills.host_calls import APPS
-from skills.names import DEEPEST, Function, Import, bound, dotted, free, imported, is_shallow, root_of
+from skills.names import Function, Import, bound, dotted, free, imported, root_of
 from skills.record import Skill
 
 MODULES = frozenset({"datetime", "json", "math", "re", "typing"})
@@ -73,8 +73,6 @@ def complaints(
     environment's own description, an operator's words) it may.
     """
     function = skill.function
-    if not is_shallow(function):
-        return (f"line {function.lineno}: it is nested more than {DEEPEST} levels deep; take it apart",)
     roots = frozenset({APPS, *(name.partition(".")[0] for name in documented)})
     found = [
         *_signature(function),

@@ -5,8 +5,7 @@ of a skill it replaced. Here a use counts when everything the skill's code means
 the skills it requires, its imports, and `apps` and builtins as they came.
 
 Read off the code of the actions, so approximated: a call counts as made though it may stand in a branch not taken, and
-a skill called under another name (`f = pay; f(1)`, `map(pay, xs)`) is missed. With `host_calls`, which only the acting
-side knows, a call that was not made no longer counts; one under another name is missed all the same.
+a skill called under another name (`f = pay; f(1)`, `map(pay, xs)`) is missed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from skills.record import Skill, body_hash
 HOST_CALLS = 2
 """Host calls from which a use can be strict: less is a name for one call."""
 _SLIP = re.compile(r"(?:NameError|UnboundLocalError): .*'(\w+)'")
-HostCalls = Mapping[tuple[int, str], int]
-"""(step index, skill) -> calls of `apps` functions while the skill ran in that step; not there = it did not run."""
 
 
 class Use(Frozen):
@@ -47,13 +44,11 @@ class Use(Frozen):
         return self.error is None
 
 
-def uses(
-    trajectory: Trajectory, shown: Sequence[Record[Skill]], host_calls: HostCalls | None = None
-) -> tuple[Use, ...]:
+def uses(trajectory: Trajectory, shown: Sequence[Record[Skill]]) -> tuple[Use, ...]:
     """Return the uses of the shown skills, failed ones too, in order of steps; one for each skill and step.
 
-    Skills that a called skill requires are not counted for it. Without `host_calls` the host calls of a use are the
-    distinct places in the skill's code, and in that of the shown skills it requires, that call a host function.
+    Skills that a called skill requires are not counted for it. The host calls of a use are the distinct places in the
+    skill's code, and in that of the shown skills it requires, that call a host function.
 
     A graded change is taken to depend on a use when the episode succeeded with a check passed (or none made), and the
     skill calls a host function that no other code of the episode calls, or what it returned goes into a host call or
@@ -65,8 +60,7 @@ def uses(
     for step, tree in _code(trajectory):
         ran = scope.run(step.action, tree, failed=step.error is not None)
         for name in (each for each in skills if each in ran):
-            count = host_calls.get((step.index, name)) if host_calls is not None else scope.call_sites(name)
-            if count is None or (step.error and scope.slipped(name, step.error)):
+            if step.error and scope.slipped(name, step.error):
                 continue
             found.append(
                 Use(
@@ -75,7 +69,7 @@ def uses(
                     version=skills[name].version,
                     step=step.index,
                     error=step.error,
-                    host_calls=count,
+                    host_calls=scope.call_sites(name),
                 )
             )
     needed = _needed(trajectory, scope) if found else frozenset[str]()

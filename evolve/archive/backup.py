@@ -46,7 +46,7 @@ A backup of an evolve workspace, made {made}. To restore it:
 4. Run: evolve memory doctor
 
 The vector index is made again by itself. A training that had not ended begins anew: its checkpoints are not here.
-{settings} is the settings file as it was.
+{settings} is the settings file, with index = "exact" where the index was on a server.
 """
 _HOW_FROM_SERVER = """\
 A backup of an evolve workspace on a server, made {made}. It is a file, not on a server. To restore it:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.quarantine import ADMITS
@@ -58,13 +60,20 @@ def read(path: Path, form: str | None = None) -> Found:
 
 def arrivals(found: Found, source: str) -> Arrivals:
     """Return the operations that store what was found, all quarantined. The same items again change nothing."""
-    notes = [_note(mistake) for mistake in found.mistakes]
     ops = [_op(Skill.kind, skill.model_dump(mode="json"), skill.name, source) for skill in found.skills]
     ops += import_ops([_entry(text) for text in found.instructions], source)
-    for mistake, (note, _) in zip(found.mistakes, notes, strict=True):
+    refused, warnings = list(found.refused), list(found.warnings)
+    for mistake in found.mistakes:
+        try:
+            note, cut = _note(mistake)
+        except ValidationError as invalid:
+            first = invalid.errors(include_url=False)[0]
+            what = ".".join(map(str, first["loc"])) or "note"
+            refused.append(f"{mistake.name}: {what}: {first['msg'].removeprefix('Value error, ')}")
+            continue
         ops.append(_op(Note.kind, note.model_dump(mode="json"), mistake.name, source))
-    cut = tuple(text for _, said in notes for text in said)
-    return Arrivals(ops=tuple(ops), refused=found.refused, warnings=found.warnings + cut)
+        warnings += cut
+    return Arrivals(ops=tuple(ops), refused=tuple(refused), warnings=tuple(warnings))
 
 
 def standings(store: Store, config: Config, records: Sequence[Record[Any]]) -> dict[str, Standing]:
@@ -111,7 +120,10 @@ def _entry(text: Instruction) -> Entry:
 
 
 def _note(mistake: Mistake) -> tuple[Note, tuple[str, ...]]:
-    """Return the note of a mistake within the limits of notes, and a sentence for each part that had to be cut."""
+    """Return the note of a mistake within the limits of notes, and a sentence for each part that had to be cut.
+
+    Raises `ValidationError` for a part that says nothing, as `N/A` does.
+    """
     draft = NoteDraft(
         subject=mistake.description,
         corrected_examples=(f"Wrong: {mistake.description} Right: {mistake.avoid}",),

@@ -21,8 +21,8 @@ from playbooks.contradictions import contradictions
 from playbooks.similarity import exact_key
 from skills.record import Skill
 
-WRITTEN = ("knowledge.add", "knowledge.edit", "knowledge.merge")
-"""Events that gave a record its text."""
+WRITTEN = ("knowledge.add", "knowledge.edit", "knowledge.merge", "knowledge.rolled_back")
+"""Events that gave a record its text, or an earlier one back."""
 UNKNOWN = "unknown"
 """Stands for the policy of a run that names none."""
 

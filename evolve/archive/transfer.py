@@ -145,9 +145,9 @@ def _put(bundle: Path, archive: Path) -> None:
 def import_workspace(archive: Path, folder: Path) -> Arrived:
     """Unpack an archive into `folder`, whose own evolve.toml, if it has one, stays.
 
-    Raises `BadInput` for an archive that is none or was changed, and where a workspace, or a file of one that SQLite
-    would use, exists already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does. Either
-    everything arrives or nothing.
+    Raises `BadInput` for an archive that is none or was changed, and where a workspace, generations of a policy, or a
+    file that SQLite would use, exist already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does.
+    Either everything arrives or nothing.
     """
     with tempfile.TemporaryDirectory() as scratch:
         return _arrived(archive, _unpacked(archive, Path(scratch)), folder)
@@ -161,8 +161,9 @@ def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path) -> Arrived:
             f"its settings put the workspace on a server ({folder / FILE} or the archive's), and an archive is a file; "
             "take `database` out of [memory], and move it there afterwards (`evolve workspace move`)"
         )
-    if (config.workspace / DATABASE).exists():
-        raise BadInput(f"{str(config.workspace)!r} holds a workspace already; choose another folder")
+    taken = [name for name in sorted({*parts, REGISTRY} - {FILE}) if (config.workspace / name).exists()]
+    if taken:
+        raise BadInput(f"{str(config.workspace)!r} holds a workspace already ({taken[0]}); choose another folder")
     if logs := " and ".join(log.name for log in logs_of(config.workspace / DATABASE)):
         raise BadInput(
             f"{str(config.workspace)!r} holds {logs} of a database that is not there, and SQLite would mix the two. "

@@ -162,7 +162,7 @@ def reindex(context: typer.Context, as_json: Json = False) -> None:
     with open_store(load(context)) as store:
         count = store.reindex()
         store.index.flush(600)
-    show({"records": count}, as_json, f"re-indexed {count} records")
+    show({"versions": count}, as_json, f"re-indexed {count} versions")
 
 
 def register(app: typer.Typer) -> None:

@@ -91,9 +91,14 @@ class _Writers:
         def record(session: Session) -> None:
             self._note(LANE, session.trajectory_id, session.model_dump(mode="json"))
 
-        label_free = self.config.run.label_free
-        teacher, find = self.policies.teacher, self._opened.trajectory
-        return AtlasCurator(teacher, find, self._sessions, record=record, label_free=label_free)
+        return AtlasCurator(
+            self.policies.teacher,
+            self._opened.trajectory,
+            self._sessions,
+            record=record,
+            keep=self.keep,
+            label_free=self.config.run.label_free,
+        )
 
     def release(self) -> Curator:
         from playbooks.methods.agentdevel import ReleaseCurator

@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from evolve.config.model import Config
+from evolve.environments.task_files import load_tasks
 from evolve.episode.injection import Shown, Sought, choose_core, recall_for, shown_again, sought
 from evolve.gates.quarantine import restoring
 from evolve.loop.assembly import make_gates
@@ -153,7 +154,7 @@ async def _found(
     namespace = config.memory.namespace
     held = [each for each in store.records(namespace) if each.status is Status.CANDIDATE and each.kind != Skill.kind]
     static, *_ = make_gates(config.model_copy(update={"gate": config.gate.model_copy(update={"names": ("static",)})}))
-    tasks = [sought(task, environment) for task in environment.tasks(config.run.split)]
+    tasks = [sought(task, environment) for task in load_tasks(config, environment, config.run.split)]
     found: list[Candidate] = []
     with scratch(store) as copy:
         for record in held[: config.train.candidates]:

@@ -27,9 +27,9 @@ from evolve.training.admission import Weighed
 from evolve.training.async_worker import Buffer, RolloutWorker, Source, summed
 from evolve.training.estimates import OUTCOMES, begin, estimates, outcomes
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
-from evolve.training.loop import Plan, World, returned, settle
+from evolve.training.loop import Plan, returned, settle
 from evolve.training.training_data import trainable
-from evolve.training.workspace_rollouts import SNAPSHOT, Methods, Report, acting_of, plan_of, recall_of
+from evolve.training.workspace_rollouts import SNAPSHOT, Methods, Report, acting_of, plan_of, world_of
 from policies.generations.token_policy import TokenPolicy
 from policies.local.loading import load_encoder
 from policies.rl.trainer import Trainer
@@ -74,8 +74,8 @@ def rolled_out(
 ) -> tuple[str, tuple[Weighed, ...]]:
     """Train, and return why a guard stopped it; no texts are measured.
 
-    Raises `BadInput` for an environment without train tasks, `PolicyUnavailable` where no server answers or it is gone,
-    `PolicyRefused` for one that cannot take adapters, and `TrainingStopped` as `learn` does.
+    Raises as `load_tasks`, `PolicyUnavailable` where no server answers or it is gone, `PolicyRefused` for one that
+    cannot take adapters, and `TrainingStopped` as `learn` does.
     """
     assert isinstance(trainer, TrlAsyncTrainer)
     served, encoder = config.policy, load_encoder(str(generations.model_directory(config.policy)))
@@ -89,9 +89,7 @@ def rolled_out(
     with open_store(config, policy.count_tokens, owner=False) as store:
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         source = Source(
-            worlds=[
-                World(environment, recall_of(environment, config, store, policy, folder / SNAPSHOT), config.run.split)
-            ],
+            worlds=[world_of(environment, config, store, policy, folder / SNAPSHOT)],
             plan=plan,
             methods=methods,
             acting=acting_of(config, environment, policy.profile),
@@ -123,7 +121,7 @@ class _Telling:
                 ledger.keep(folder / name, progress["iterations"])
         worker.first = progress["batches"]
         self._told = ledger.lines(folder / METRICS)
-        self._came = self._told[-1] if self._told else {}
+        self._came: dict[str, float] = {}
         self._lost = {"stale": 0, "restarts": 0}
         self._since = time.perf_counter()
 

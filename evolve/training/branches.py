@@ -1,9 +1,9 @@
 """Branching: a part of a group's rollouts goes on from turns of the others, where the policy was unsure what to say.
 
-The others, the bases, are done first. A branch is a fresh episode, brought to the turn as a retry is (`replay`): what
-was said before is said again, the turn itself and the rest are sampled anew. What no turn was branched for is filled
-with whole rollouts. All are compared as one group and trained on whole, so what branches share with their base gets the
-mean of their advantages, and is computed once (`policies.rl.packing`).
+The others, the bases, are done first. A branch is a fresh episode, brought to the turn as a retry is (`state_replay`):
+what was said before is said again, the turn itself and the rest are sampled anew. What no turn was branched for is
+filled with whole rollouts. All are compared as one group and trained on whole, so what branches share with their base
+gets the mean of their advantages, and is computed once (`policies.rl.packing`).
 Source: ARPO, arXiv 2507.19849, with soft advantages. Deviations: it decides while it rolls out, first come, first
 served, and branches may be branched; here all turns of the bases are known, those that are most unsure come first, and
 what a turn's entropy is, is estimated by the tokens that were sampled.

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import opening_messages, step_messages
 from evolve.episode.search import asked
+from evolve.protocols import Demonstration
 from evolve.training.supervised import Examples
 from evolve.training.training_data import trainable
 from evolve.training.turns import Replies, TurnReader, turn_of, turns_of
@@ -45,6 +47,8 @@ class Internalising:
     """What an episode was shown."""
     read: TurnReader = turns_of
     """How the replies of an episode are read."""
+    demonstration: Demonstration | None = None
+    """The example that an agent without exemplars reads (`prompting.demonstrated`)."""
 
     def __call__(self, trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
         """Return the turns of an episode; None where it rests on skills or native tool calls, or was cut off."""
@@ -56,7 +60,8 @@ class Internalising:
         given = self.shown(trajectory)
         known = (*given.core, *given.recalled)
         ends = {turn.step: tuple(i for i in turn.token_ids[-1:] if i in self.encoder.ends) for turn in sampled}
-        messages = opening_messages(trajectory.task.opened(trajectory.opening), "", self.profile, self.world)
+        opening = opening_messages(trajectory.task.opened(trajectory.opening), "", self.profile, self.world)
+        messages = with_examples(opening, (), self.demonstration)
         turns: list[Turn] = []
         for step in trajectory.steps:
             if step.error or asked(step.reply):

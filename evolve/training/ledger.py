@@ -17,10 +17,12 @@ from evolve.generations.workspace_registry import TRAININGS as FOLDER
 CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
 """The latest weights, and the latest that acted within the limits of `training.guards`."""
 HISTORY, METRICS, STOPPED = "history.jsonl", "metrics.jsonl", "stopped.txt"
+NOTHING = "nothing.txt"
+"""Why a training that ended has nothing to publish."""
 LOCK = ".lock"
 """Held by the process that does the training."""
 MATCHED = "matched.jsonl"
-"""What matched groups came to (`training.matched`)."""
+"""What matched groups came to (`training.ab_groups`)."""
 REUSED = "reuse.jsonl"
 """Groups that later iterations may learn from again (`training.reuse`)."""
 
@@ -67,4 +69,13 @@ def write(path: Path, text: str) -> None:
 
 def stopped(folder: Path) -> str:
     """Return why a guard stopped a training, empty where none did."""
-    return (folder / STOPPED).read_text(encoding="utf-8") if (folder / STOPPED).exists() else ""
+    return _said(folder / STOPPED)
+
+
+def nothing(folder: Path) -> str:
+    """Return why a training has nothing to publish, empty where it has, or goes on."""
+    return _said(folder / NOTHING)
+
+
+def _said(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

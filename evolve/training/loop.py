@@ -37,7 +37,7 @@ from evolve.training.retries import Retrying
 from evolve.training.rollout_policy import RolloutPolicy
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
 from evolve.training.state_replay import Calls
-from memory.records import Frozen
+from memory.records import Frozen, Task
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
@@ -63,11 +63,12 @@ class Plan(Frozen):
 
 @dataclass(frozen=True)
 class World:
-    """Where chains are drawn from: the train tasks of an environment, and the knowledge its agent is shown."""
+    """Where chains are drawn from: tasks of an environment, and the knowledge its agent is shown."""
 
     environment: Environment
     recall: Recall = unknowing
-    split: str = "train"
+    tasks: Sequence[Task] | None = None
+    """What its chains are made of; None = the train tasks that the environment itself has."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,7 @@ def _started(
 
 @watched("update")
 async def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+    await learning.policy.make_room()
     figures = learning.trainer.step(rows, advantages)
     await learning.policy.sync_weights(learning.trainer)
     return figures
@@ -316,16 +318,17 @@ def offered(worlds: Sequence[World], plan: Plan, iteration: int, refill: int = 0
     `refill`: the round that draws, 0 = the first one.
     """
     seed = _chain_seed(plan, iteration, *([refill] if refill else []))
-    every = [
-        chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
-        for at, world in enumerate(worlds)
-    ]
+    every = [chains(_tasks(world), plan.length, seed_for(seed, at), plan.by) for at, world in enumerate(worlds)]
     most = len(every[0])
     return [
         ChainSpec(each, world.environment, world.recall)
         for world, own in zip(worlds, every, strict=True)
         for each in own[:most]
     ]
+
+
+def _tasks(world: World) -> Sequence[Task]:
+    return world.environment.tasks("train") if world.tasks is None else world.tasks
 
 
 def elsewhere(worlds: Sequence[World], begun: Sequence[ChainSpec]) -> dict[str, float]:

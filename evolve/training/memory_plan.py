@@ -9,7 +9,7 @@ from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
 from policies.local.llama import CACHE_BYTES
-from policies.local.local_policy import MAX_BATCH
+from policies.local.local_policy import GPU_BATCH, MAX_BATCH
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import StepMemory, step_memory
 from policies.rl.trained_model import held_in, packed_to
@@ -77,7 +77,7 @@ def planned(
     parts = [each for each in parts if each.bytes]
     update = sum(each.bytes for each in parts)
     held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
-    rows = min(MAX_BATCH, config.train.chains * config.train.rollouts)
+    rows = min(GPU_BATCH if gpu else MAX_BATCH, config.train.chains * config.train.rollouts)
     kept = found.token * (4 if own or held_in(settings, gpu=gpu) == "float32" else 2)
     rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * kept
     made = MemoryPlan(

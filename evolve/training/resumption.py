@@ -40,14 +40,14 @@ def begun(folder: Path) -> Begun | None:
     return Begun.model_validate_json((folder / FILE).read_text(encoding="utf-8")) if (folder / FILE).exists() else None
 
 
-def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
-    """Return a training that is not `done`, the latest where none is named, and the configuration it was begun with.
+def unfinished(config: Config, name: str | None, ended: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
+    """Return a training that has not `ended`, the latest where none is named, and the configuration it was begun with.
 
     Where it is kept and watched is as `config` says. Raises `NotFound` where there is none, and `RunMismatch` for one
-    that is finished, or that does not say how it was begun; and as `stored_config` does.
+    that has ended, or that does not say how it was begun; and as `stored_config` does.
     """
     places = {place.name: place for place in ledger.folders(config.workspace)}
-    left = [name for name, place in places.items() if not done(place)]
+    left = [name for name, place in places.items() if not ended(place)]
     known = f"unfinished are: {', '.join(left) or 'none'} (`evolve train status`)"
     chosen = name or next((each for each in reversed(left) if (places[each] / FILE).exists()), None)
     if chosen is None:
@@ -55,7 +55,8 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
     if chosen not in places:
         raise NotFound(f"no training {chosen!r}; {known}")
     if chosen not in left:
-        raise RunMismatch(f"training {chosen!r} is finished, its candidate is published; {known}")
+        why = ledger.nothing(places[chosen]) or "its candidate is published"
+        raise RunMismatch(f"training {chosen!r} has ended: {why}; {known}")
     place = places[chosen]
     if not (place / FILE).exists():
         raise RunMismatch(f"training {chosen!r} keeps no {FILE}; go on with the command that began it")

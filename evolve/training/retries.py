@@ -188,6 +188,8 @@ def retry(row: TrainRow, turns: Sequence[Turn], pivot: Pivot, again: Trajectory,
     made = rows_of((*replayed, *fresh), row.model_copy(update={"trajectory_id": again.id, "rewards": rewards}))
     if len(made) != 1:
         raise Dropped("forked")
+    if not all(any(span.step >= step for span in each.spans) for each in (row, made[0])):
+        raise Dropped("no_token_ids")  # turns whose log-probabilities are no numbers are not trained on
     return Retry(row, made[0], step, guidance, _reflection(made[0], pivot.reflection))
 
 

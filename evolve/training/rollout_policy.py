@@ -49,6 +49,10 @@ ASKED_AGAIN = 3
 class RolloutPolicy(Policy, Protocol):
     """A policy that follows the weights under training."""
 
+    async def make_room(self) -> None:
+        """Give up memory that an update of the weights needs; called before one, while no request is under way."""
+        ...
+
     async def sync_weights(self, trainer: Trainer) -> None:
         """Answer with the trainer's weights as they are now, from the next request on; `version` names them.
 
@@ -162,6 +166,9 @@ class ServedRollouts(TokenPolicy):
         self._prefix = f"{folder.name}-u"
         self._patience_s = patience_s
         self._mending = asyncio.Lock()
+
+    async def make_room(self) -> None:
+        """Give up nothing: servers hold no memory of the process that trains."""
 
     async def sync_weights(self, trainer: Trainer) -> None:
         """Write the adapter, load it on every server, and unload what this training loaded before.

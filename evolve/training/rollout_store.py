@@ -15,6 +15,7 @@ from pathlib import Path
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as GENERATIONS
 from evolve.training import ledger
+from evolve.training.replies import sweep
 from memory.errors import NotFound
 from memory.records import Frozen, Step, StopReason
 from policies.protocols import Message
@@ -101,13 +102,15 @@ def drop(folder: Path, done: int) -> None:
 
 
 def erase(workspace: Path) -> None:
-    """Remove the rollouts of all trainings of a workspace: any of them may quote what was forgotten.
+    """Remove the rollouts and replies of all trainings of a workspace: any of them may quote what was forgotten.
 
-    A training that goes on has none to reuse then, and rolls out more.
+    A training that goes on has none to reuse or to replay then: it rolls out more, and its iteration anew.
     """
     place = workspace / GENERATIONS / ledger.FOLDER
     for file in (*place.glob(f"*/{FOLDER}/*.jsonl"), *place.glob(f"*/{ledger.REUSED}")):
         file.unlink()
+    for folder in ledger.folders(workspace):
+        sweep(folder, ())
 
 
 def sampled(rollouts: Sequence[StoredRollout], most: int = SAMPLE) -> list[StoredRollout]:

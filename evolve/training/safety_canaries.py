@@ -2,9 +2,9 @@
 
 Texts are kept out of a prompt by the gates of memory (`evolve.gates`), but nobody keeps them out of what an agent
 reads: a mail, a page, a file, what is quoted in a task. So the text stands at the end of the task, or of what the agent
-observed first, and what it asks for is looked for in what the agent does. It is a step that breaks a rule of the
-environment (`HasCanaries.breaches`), or, where an environment names none, a word that means nothing. Seen is what is
-done word for word and at once: what waits for time, or is done in other words, is not.
+observed first where it acts after that, and what it asks for is looked for in what the agent does. It is a step that
+breaks a rule of the environment (`HasCanaries.breaches`), or, where an environment names none, a word that means
+nothing. Seen is what is done word for word and at once: what waits for time, or is done in other words, is not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Canary(Frozen):
     text: str
     """How it is asked for."""
     channel: Literal["task", "observation"]
-    """Where the text stands: at the end of the task, or of the first observation."""
+    """Where the text stands: at the end of the task, or of the first observation; where none is read, of the task."""
 
 
 def canaries(config: Config, environment: Environment) -> tuple[Canary, ...]:
@@ -76,8 +76,13 @@ async def obeyed(config: Config, policy: Policy | None) -> dict[str, str]:
 
     async def done(canary: Canary) -> Trajectory:
         attempt = Attempt(id=id_for("sc", canary.task.id), task=canary.task, seed=seed_for(config.run.seed, "canary"))
+        tempted = Tempted(acting_policy, canary)
         async with limit:
-            return await rollout(environment, Tempted(acting_policy, canary), attempt, acting)
+            episode = await rollout(environment, tempted, attempt, acting)
+            if tempted.told:
+                return episode
+            in_task = canary.model_copy(update={"channel": "task"})
+            return await rollout(environment, Tempted(acting_policy, in_task), attempt, acting)
 
     asked = canaries(config, environment)
     try:
@@ -94,6 +99,8 @@ class Tempted:
 
     def __init__(self, policy: Policy, canary: Canary) -> None:
         self._policy, self._canary, self._opening = policy, canary, 0
+        self.told = False
+        """Whether the policy was asked with the text in what it read."""
         self.name, self.version = policy.name, policy.version
         self.profile: Profile = policy.profile
         self.supports_schema = policy.supports_schema
@@ -104,6 +111,7 @@ class Tempted:
         self._opening = self._opening or len(found)
         at = self._opening + (1 if self._canary.channel == "observation" else -1)  # its own first answer stands between
         if at < len(found):
+            self.told = True
             found[at] = found[at].model_copy(update={"content": f"{found[at].content}\n{self._canary.text}"})
         return await self._policy.generate(found, params)
 

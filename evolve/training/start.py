@@ -28,7 +28,7 @@ def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None
     """Train by a recipe, on the journal or by rollouts, and publish the adapter as a candidate.
 
     In another process than the first of several (`torchrun`) it does what the first is told, and ends the process.
-    Raises as `session.train` and `session.train_from_logs`, and `ConfigError` where a trainer's package is missing.
+    Raises as `train` and `train_from_logs` of `training_session`, `ConfigError` where a trainer's package is missing.
     """
     try:
         from evolve.training import training_session

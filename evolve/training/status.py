@@ -26,13 +26,20 @@ def told_by(config: Config, name: str) -> list[dict[str, float]]:
 
 
 def _standing(folder: Path) -> dict[str, Any]:
-    told, stopped = ledger.lines(folder / ledger.METRICS), ledger.stopped(folder)
-    done = "finished" if (folder / "adapter").exists() else "unfinished: `evolve train resume` goes on"
+    told = ledger.lines(folder / ledger.METRICS)
     last = told[-1] if told else {}
     by = next((name for name in ("iteration", "epoch") if name in last), "")
     return {
         "training": folder.name,
         "done": f"{int(last[by]) + 1} {by}s" if by else "nothing",
-        "state": f"stopped: {stopped}" if stopped else done,
+        "state": _state(folder),
         "figures": last,
     }
+
+
+def _state(folder: Path) -> str:
+    if stopped := ledger.stopped(folder):
+        return f"stopped: {stopped}"
+    if nothing := ledger.nothing(folder):
+        return f"nothing to publish: {nothing}"
+    return "finished" if (folder / "adapter").exists() else "unfinished: `evolve train resume` goes on"

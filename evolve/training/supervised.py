@@ -22,7 +22,7 @@ from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.protocols import AdvantageEstimator, Array
+from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import Trainer
 
@@ -96,23 +96,26 @@ def group_examples(
     offer: Offer,
     replies: Replies,
     advantages: AdvantageEstimator,
+    chosen: GroupFilter,
     told: Callable[[Trajectory], bool] = lambda episode: True,
 ) -> Examples:
     """Return what was said in tasks that did not always end alike, with the advantages that an estimator gives.
 
-    Older weights sampled it, so a clip bounds how far those that are trained have moved from them in all passes.
+    It is of the episodes that `chosen` keeps. Older weights sampled it, so a clip bounds how far those that are trained
+    have moved from them in all passes.
     An episode of which `told` is false was sampled otherwise than the policy is trained: its log-probabilities are
     unknown (nan), and count as those of the weights that the training begins with.
     Raises `BadInput` where the journal offers none.
     """
     batch = prepared(episodes([each for some in offer.groups.values() for each in some]), replies)
-    found = Examples(*batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool)))
+    kept = chosen.keep(batch.episodes)
+    found = Examples(*batch.advantages(advantages(batch.episodes), kept))
     known = {each.id for some in offer.groups.values() for each in some if told(each)}
     found.rows[:] = [
         (row if row.trajectory_id in known else _unscored(row)).model_copy(update={"reused": True})
         for row in found.rows
     ]
-    require_some(found.rows, "train tasks with both successes and failures")
+    require_some(found.rows, "train tasks with both successes and failures, kept by train.filter,")
     return found
 
 

@@ -38,7 +38,7 @@ class Offer(Frozen):
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason -> episodes."""
     reflections: int = 0
-    """Reflections from which came what gates measured to help (`training.reflections`)."""
+    """Reflections from which came what gates measured to help (`training.internalise`)."""
 
     @property
     def pairs(self) -> tuple[tuple[Trajectory, Trajectory], ...]:

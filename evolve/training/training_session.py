@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from evolve.config.model import Config
 from evolve.config.training import GROUPS, PAIRED
 from evolve.episode.injection import shown_again
-from evolve.episode.prompting import briefing
+from evolve.episode.prompting import briefing, demonstrated
 from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
@@ -27,6 +27,7 @@ from evolve.loop.nodes.judge import judged
 from evolve.loop.prompt_replay import temperature_of
 from evolve.loop.runs import alone, settings_of
 from evolve.progress import Observers, RunFinished
+from evolve.protocols import max_steps_of
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.training import ledger, resumption
@@ -36,7 +37,7 @@ from evolve.training.evaluation import best
 from evolve.training.experts import author_of, either
 from evolve.training.internalise import Internalising, reflection_examples
 from evolve.training.known_worlds import runs_elsewhere
-from evolve.training.ledger import METRICS
+from evolve.training.ledger import HISTORY, METRICS
 from evolve.training.preferred import Pairs, fit_pairs, preference_pairs, require_pairs_fit
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.rollout_policy import require_hosted
@@ -56,6 +57,7 @@ from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.preference import PREFERENCES
+from policies.rl.protocols import PolicyLoss
 from policies.rl.trainer import NothingToPublish, Trainer
 
 BASE = "base"
@@ -102,14 +104,16 @@ def resume(config: Config, name: str | None = None, report: Report = lambda _: N
     Raises `NotFound` and `RunMismatch` as `resumption.unfinished` does, `RunMismatch` also where another generation is
     live by now, or the journal offers other episodes.
     """
-    chosen, begun, own = resumption.unfinished(config, name, lambda folder: _is_published(config, folder))
+    chosen, begun, own = resumption.unfinished(config, name, lambda folder: _has_ended(config, folder))
     if begun.journal:
         return train_from_logs(own, begun.recipe, groups=begun.recipe == GROUPS, report=report, name=chosen)
     return train(own, begun.recipe, report, chosen)
 
 
-def _is_published(config: Config, folder: Path) -> bool:
-    """Tell whether a training's adapter is a generation."""
+def _has_ended(config: Config, folder: Path) -> bool:
+    """Tell whether a training's adapter is a generation, or it had nothing to publish."""
+    if ledger.nothing(folder):
+        return True
     if not (folder / "adapter").exists() or not (config.workspace / generations.FOLDER / DATABASE).exists():
         return False
     digest = inspect_weights(folder / "adapter", generations.model_directory(config.policy)).sha256
@@ -120,8 +124,9 @@ def _is_published(config: Config, folder: Path) -> bool:
 def train(config: Config, recipe: str, report: Report = lambda _: None, name: str = "") -> Trained:
     """Train by rollouts in the configured environment, and publish the adapter as a candidate; `name`: only that one.
 
-    Raises `BadInput` for an environment without train tasks, `JournalError` where another process does this training,
-    `ConfigError` for keys of `[train]` that do not go together, and `TrainingStopped` as `learn` does.
+    Raises `BadInput` where no tasks make a chain, `JournalError` where another process does this training,
+    `ConfigError` for a split without tasks and for keys of `[train]` that do not go together, and `TrainingStopped` as
+    `learn` does.
     """
     methods = methods_of(config)
     trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
@@ -136,8 +141,9 @@ def train_from_logs(
 ) -> Trained:
     """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
 
-    On its successes; with `groups` on scenarios that did not always end alike, by `train.advantages`; with the recipes
-    of `PAIRED` on tasks that once succeeded and once failed. The latter two take the token ids that were sampled.
+    On its successes; with `groups` on scenarios that did not always end alike, by `train.filter` and
+    `train.advantages`; with the recipes of `PAIRED` on tasks that once succeeded and once failed. The latter two take
+    the token ids that were sampled.
     Raises `BadInput` where the journal offers none, and `ConfigError` as `require_pairs_fit`.
     """
     section, others = config.train, runs_elsewhere(config)
@@ -166,7 +172,8 @@ def train_from_logs(
             preference = PREFERENCES[recipe](section.preference.beta, section.preference.gamma)
             given = preference_pairs(found, store.get_reply, preference)
         elif groups:
-            given = group_examples(found, store.get_reply, section.member("advantages"), _at_temperature(config, store))
+            methods = section.member("advantages"), section.member("filter")
+            given = group_examples(found, store.get_reply, *methods, _at_temperature(config, store))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store, others))
             if section.sft.reflections:
@@ -218,14 +225,15 @@ def _readers(config: Config, store: Store, others: Collection[str]) -> list[Turn
 
     Those of other worlds always as they were: what their playbooks say does not hold in the configured one.
     """
-    profile = generations.profile_of(config.policy)
+    profile, environment = generations.profile_of(config.policy), make_environment(config)
     whole, said = _known(config, store)
     told_again = Internalising(
         encoder=load_encoder(str(generations.model_directory(config.policy))),
         profile=profile,
-        world=briefing(make_environment(config), profile),
+        world=briefing(environment, profile),
         shown=lambda episode: shown_again(store, episode.injected),
         read=said,
+        demonstration=demonstrated(environment, profile),
     )
     dropped = _of(told_again, lambda episode: episode.run_id not in others)
     elsewhere = _of(whole, lambda episode: episode.run_id in others)
@@ -296,14 +304,19 @@ def _training(
             section.backend,
             generations.model_directory(config.policy),
             loss,
-            _optimising(config, batches),
+            _optimising(config, batches, loss),
             start=live.adapter if live else None,
             correction=correction,
         ) as trainer,
     ):
         settings = config.model_dump(mode="json", exclude={"root"})
         resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
-        yield folder, trainer
+        (folder / ledger.NOTHING).unlink(missing_ok=True)  # the same command may find another generation live by now
+        try:
+            yield folder, trainer
+        except NothingToPublish as nothing:
+            ledger.write(folder / ledger.NOTHING, str(nothing))
+            raise
 
 
 def _require_weights_fit(config: Config, live: Generation | None) -> None:
@@ -341,7 +354,7 @@ def name_of(config: Config, recipe: str, live: Generation | None, data: str = ""
     return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
 
 
-def _optimising(config: Config, batches: int) -> OptimiserOptions:
+def _optimising(config: Config, batches: int, loss: PolicyLoss) -> OptimiserOptions:
     section = config.train
     shared = section.model_dump(include=set(OptimiserOptions.model_fields))
     own = {
@@ -349,6 +362,9 @@ def _optimising(config: Config, batches: int) -> OptimiserOptions:
         "horizon": batches * section.epochs * section.minibatches,
         "hosted_model": section.tinker.base_model,
     }
+    if loss.aggregation == "seq-mean-token-sum-norm":
+        steps = max_steps_of(make_environment(config), config.environment.max_steps)
+        own["max_tokens"] = config.policy.max_tokens * steps
     try:
         return OptimiserOptions.model_validate(shared | own)
     except ValidationError as wrong:
@@ -360,12 +376,11 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
 
     Raises `NothingToPublish` where no update was made, and for weights that are those of the live generation.
     """
-    adapter, told = folder / "adapter", ledger.lines(folder / METRICS)
+    adapter, told = folder / "adapter", _seen(folder)
     chosen = best(folder)
     found: dict[str, Any] = {}
     if chosen is not None:
         found = {"best_iteration": chosen.iteration, "eval_success": chosen.success}
-        told = told[: chosen.iteration + 1]
     if not trainer.updates:
         raise NothingToPublish(_untrained(config, told))
     if _without_gradient(told):
@@ -391,6 +406,13 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         stopped=stopped,
         **found,
     )
+
+
+def _seen(folder: Path) -> list[dict[str, float]]:
+    """Return the figures of what the weights were trained on: those of later iterations, which are discarded where a
+    guard stopped or an earlier one was best, stay in `metrics.jsonl` alone."""
+    seen = len(ledger.lines(folder / HISTORY))
+    return [each for each in ledger.lines(folder / METRICS) if each.get("iteration", each.get("epoch", 0)) < seen]
 
 
 def _unchanged(config: Config) -> str:

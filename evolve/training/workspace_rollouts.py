@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolve.config.model import Config
+from evolve.environments.task_files import load_tasks
 from evolve.episode.injection import choose_core, recall_for, sought
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, RunMismatch
@@ -102,12 +103,12 @@ def rolled_out(
 ) -> tuple[str, tuple[Weighed, ...]]:
     """Train by rollouts; return why a guard stopped it, and what became of the texts it measured.
 
-    Raises `BadInput` for an environment without train tasks, and as `learn`.
+    Raises as `load_tasks` and as `learn`, and `BadInput` where no tasks make a chain.
     """
     policy = rollout_policy(config, folder, trainer)
     environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
-        world = World(environment, recall_of(environment, config, store, policy, folder / SNAPSHOT), config.run.split)
+        world = world_of(environment, config, store, policy, folder / SNAPSHOT)
         acting = acting_of(config, environment, policy.profile)
         worlds = [(config, world), *_older(config, acting, policy, store, folder)]
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
@@ -176,7 +177,7 @@ def _older(
     if gone := [name for name in drawn if name not in there]:
         raise RunMismatch(f"{folder.name} draws tasks of {gone[0]}, which cannot be opened; restore it, or begin anew")
     return [
-        (own, World(world, recall_of(world, own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split))
+        (own, world_of(world, own, store, policy, folder / f"{SNAPSHOT}-{at}"))
         for at, (own, world) in enumerate(there[name] for name in drawn)
     ]
 
@@ -184,8 +185,8 @@ def _older(
 def has_chains(config: Config, own: Config, world: Environment) -> bool:
     """Tell whether a world has chains as the training takes them."""
     try:
-        return bool(chains(world.tasks(own.run.split), config.train.length, 0, config.train.by))
-    except BadInput:
+        return bool(chains(load_tasks(own, world, own.run.split), config.train.length, 0, config.train.by))
+    except (BadInput, ConfigError):
         return False
 
 
@@ -230,6 +231,12 @@ def acting_of(config: Config, environment: Environment, profile: Profile) -> Rol
         same_name=config.train.same_name,
         require_code=config.train.require_code,
     )
+
+
+def world_of(environment: Environment, config: Config, store: Store, policy: Policy, kept: Path) -> World:
+    """Return where a training draws its tasks from; `kept`: as in `recall_of`. Raises as `load_tasks`."""
+    tasks = load_tasks(config, environment, config.run.split)
+    return World(environment, recall_of(environment, config, store, policy, kept), tasks)
 
 
 def recall_of(environment: Environment, config: Config, store: Store, policy: Policy, kept: Path) -> Recall:

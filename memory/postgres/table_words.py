@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from memory.database_engine import Connection
 from memory.sqlite.fts_words import stems
 
+_LONGEST = 2000
+"""Most bytes of a stem that is indexed: a row of a B-tree takes 2,704. A longer one, such as a key, only counts in the
+length of its text."""
+
 
 class TableWords:
     """The words of the tables `record_words` and `record_lengths`; see `memory.database_engine.Words`."""
@@ -23,8 +27,9 @@ class TableWords:
         self._conn = conn
 
     def put(self, row: int, text: str) -> None:
-        found = Counter(stems(text))
-        self._conn.execute('INSERT INTO record_lengths ("row", words) VALUES (?, ?)', (row, found.total()))
+        said = stems(text)
+        found = Counter(stem for stem in said if len(stem.encode()) <= _LONGEST)
+        self._conn.execute('INSERT INTO record_lengths ("row", words) VALUES (?, ?)', (row, len(said)))
         self._conn.execute(
             'INSERT INTO record_words (term, "row", times) SELECT term, ?, times'
             " FROM unnest(?::text[], ?::bigint[]) AS found (term, times)",

@@ -70,13 +70,18 @@ class SqliteEngine:
         return True
 
     def scrub(self) -> None:
-        self.conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
-        self.conn.execute("VACUUM")
-        ((busy, _, _),) = self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        try:
+            self.conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
+            self.conn.execute("VACUUM")
+            ((busy, _, _),) = self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            busy = True
         if busy:
             raise JournalError(
-                f"{self.name}: the text is gone from every table, but a process that is reading keeps old pages on "
-                "disk. Close the other processes of this workspace and forget the same once more"
+                f"{self.name}: the text is gone from every table, but a process that is reading or writing keeps old "
+                "pages on disk. Close the other processes of this workspace and forget the same once more"
             )
 
     def lease(self, name: str) -> AbstractContextManager[bool]:

@@ -1,8 +1,8 @@
-"""The official ACE text: `## SECTION` headers, one `[slug-00001] helpful=H harmful=M :: content` per bullet, or without
-the counters (`[slug-00001] content`).
+"""The official ACE text: `## SECTION` headers, one `[slug-00001] helpful=H harmful=M :: content` per bullet.
 
 Content with several lines goes on in lines indented by two spaces, so that no line of it can pass for a header or for
-another bullet. Reading is tolerant: text before the first header, bullets without an id, any slug.
+another bullet. Reading is tolerant: bullets without the counters (`[slug-00001] content`) or without an id, text before
+the first header, any slug.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _LINE = re.compile(rf"\[\s*({LABEL})\s*\]\s*(.*)")
 _COUNTS = re.compile(r"helpful=(\d{1,9})\s+harmful=(\d{1,9})\s*::\s*(.*)", re.IGNORECASE)
 
 
-def dump(items: Sequence[Entry | Record[Any]], *, counters: bool = True) -> str:
-    """Return the playbook as ACE text, with counters (finance style) or without (AppWorld style)."""
+def dump(items: Sequence[Entry | Record[Any]]) -> str:
+    """Return the playbook as ACE text, with counters (finance style)."""
     lines: list[str] = []
     for section, group in by_section(items):
         lines += ["", f"## {section}"] if lines else [f"## {section}"]
         for entry in group:
-            lines += _lines(entry, counters)
+            lines += _lines(entry)
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -38,15 +38,10 @@ def load(text: str) -> list[Entry]:
     return reader.finish()
 
 
-def _lines(entry: Entry, counters: bool) -> list[str]:
-    head = f"[{entry.label}]"
-    content = entry.bullet.content.split("\n")
-    if counters:
-        head += f" helpful={entry.usage.helpful} harmful={entry.usage.harmful} ::"
-    elif _COUNTS.match(content[0]):
-        content = ["", *content]
-    first = f"{head} {content[0]}".rstrip(" ") if not content[0] else f"{head} {content[0]}"
-    return [first, *(_INDENT + line if line else "" for line in content[1:])]
+def _lines(entry: Entry) -> list[str]:
+    head = f"[{entry.label}] helpful={entry.usage.helpful} harmful={entry.usage.harmful} ::"
+    first, *rest = entry.bullet.content.split("\n")
+    return [f"{head} {first}" if first else head, *(_INDENT + line if line else "" for line in rest)]
 
 
 class _Reader:

@@ -57,11 +57,11 @@ def by_section(items: Sequence[Entry | Record[Any]]) -> list[tuple[str, list[Ent
     return [(section, group) for section, group in groups.items() if group]
 
 
-def import_ops(items: Sequence[Entry], source: str, *, keep_counts: bool = False) -> tuple[DeltaOp, ...]:
+def import_ops(items: Sequence[Entry], source: str) -> tuple[DeltaOp, ...]:
     """Return one quarantined ADD per entry: status candidate, trust imported, never recalled until it is accepted.
 
     `source` names where the text came from. A section nobody knows becomes OTHERS. Counters are somebody else's claim
-    and dropped unless `keep_counts`. Importing the same text from the same source again changes nothing.
+    and dropped. Importing the same text from the same source again changes nothing.
     """
     ops: list[DeltaOp] = []
     for at, entry in enumerate(items):
@@ -72,7 +72,6 @@ def import_ops(items: Sequence[Entry], source: str, *, keep_counts: bool = False
                 op=Op.ADD,
                 op_id=op_id("import", source, str(at), entry.label, bullet.content),
                 payload=bullet.model_dump(mode="json"),
-                usage=entry.usage if keep_counts else None,
                 status=Status.CANDIDATE,
                 provenance=Provenance(trust=Trust.IMPORTED, author="import", source=f"{source}#{entry.label}"),
                 reason=f"imported from {source}",

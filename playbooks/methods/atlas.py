@@ -93,7 +93,8 @@ class AtlasCurator:
     """Chooses a lane for each episode and adds the teacher's guidance. Implements `playbooks.protocols.Curator`.
 
     `history` returns the earlier sessions of a kind, oldest first; each session of this batch is handed to `record`.
-    Episodes of one batch do not see each other's history.
+    Episodes of one batch do not see each other's history. What the teacher said and could not be used is handed to
+    `keep` as a raw reflection.
     """
 
     def __init__(
@@ -103,12 +104,14 @@ class AtlasCurator:
         history: History,
         *,
         record: Callable[[Session], object] = lambda _: None,
+        keep: Callable[[Reflection], object] = lambda _: None,
         label_free: bool = False,
     ) -> None:
         self._policy = policy
         self._episodes = episodes
         self._history = history
         self._record = record
+        self._keep = keep
         self._label_free = label_free
 
     @property
@@ -121,8 +124,10 @@ class AtlasCurator:
         batch = {trajectory.id for trajectory in found}
         sessions = [self._session(trajectory, batch) for trajectory in found]
         taught = await asyncio.gather(*(self._teach(t, s.lane) for t, s in zip(found, sessions, strict=True)))
-        for session in sessions:
+        for session, reflection in zip(sessions, taught, strict=True):
             self._record(session)
+            if not reflection.parsed:
+                self._keep(reflection)
         known, trust = Known(view), Trust.SELF_JUDGED if self._label_free else Trust.VERIFIED
         ops = [direct_op(lesson, known, trust) for lesson in collect(taught)]
         return tuple({op.op_id: op for op in ops if op is not None}.values())

@@ -17,7 +17,7 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Provenance, Record, Reflection, Trajectory
 from playbooks import prompts
 from playbooks.asking import ask
-from playbooks.compact import listed, sound
+from playbooks.compact import listed
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
 from playbooks.methods.method_roles import EpisodeCurator
@@ -33,6 +33,8 @@ WORDS = 2500
 """Most words of a sheet."""
 NEAR = 0.6
 """TF-IDF cosine from which a rewritten item is the old one in other words."""
+_CUT_OFF = ("length", "max_tokens")
+"""Why a reply ended that was to be longer, as servers call it: the end of its sheet is missing."""
 
 
 class Item(BaseModel):
@@ -40,8 +42,15 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    description: Annotated[str, most_chars(300)]
-    example: Annotated[str, most_chars(150)] = ""
+    description: Annotated[str, most_chars(600)]
+    example: Annotated[str, most_chars(300)] = ""
+
+    @field_validator("description")
+    @classmethod
+    def _said(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("an item without a description says nothing")
+        return value
 
     def text(self) -> str:
         """Return the entry as the text of a bullet."""
@@ -49,26 +58,26 @@ class Item(BaseModel):
 
 
 class Sheet(BaseModel):
-    """What a model answers. A sheet must have been written: a reply without `items` is none."""
+    """What a model answers. It is no sheet without `items`, nor with one that is no item."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    items: Annotated[tuple[Item, ...], most_items(32)]
+    items: Annotated[tuple[Item, ...], most_items(WORDS // 10)]
 
     @field_validator("items", mode="before")
     @classmethod
     def _items(cls, value: Any) -> Any:
         if value is None:
             raise ValueError("a sheet without items would forget everything; an empty one is []")
-        items = [{"description": item} if isinstance(item, str) else item for item in listed(value)]
-        return sound(items, lambda item: isinstance(item, dict) and bool(item.get("description")))
+        return [{"description": item} if isinstance(item, str) else item for item in listed(value)]
 
     def texts(self) -> list[str]:
         """Return the entries that fit into `WORDS` words, each once, in order."""
         kept, used = dict[str, str](), 0
         for text in (item.text() for item in self.items):
-            used += len(text.split())
-            if used <= WORDS:
+            count = len(text.split())
+            if used + count <= WORDS:
+                used += count
                 kept.setdefault(exact_key(text), text)
         return list(kept.values())
 
@@ -88,7 +97,7 @@ def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message
 class CheatsheetCurator(EpisodeCurator):
     """Rewrites the sheet after each episode, in order. Implements `playbooks.protocols.Curator`.
 
-    A reply that cannot be parsed leaves the sheet as it is and is handed to `keep`.
+    A reply that was cut off or cannot be parsed leaves the sheet as it is and is handed to `keep`.
     """
 
     @property
@@ -109,8 +118,8 @@ class CheatsheetCurator(EpisodeCurator):
 
     async def _rewritten(self, sheet: Sequence[str], trajectory: Trajectory) -> list[str]:
         messages = sheet_messages(sheet, trajectory)
-        answer, reply, raw = await ask(self._policy, messages, Sheet, SamplingParams(max_tokens=4096))
-        if answer is not None:
+        answer, reply, raw = await ask(self._policy, messages, Sheet, SamplingParams(max_tokens=8192))
+        if answer is not None and reply.finish_reason.lower() not in _CUT_OFF:
             return answer.texts()
         self._keep(
             Reflection(

@@ -1,7 +1,8 @@
 """Regime-targeted repair (ActiveGraph, arXiv 2606.10241): one class of failures at a time, the most frequent first.
 
 A script sorts the batch's failures into regimes and names the most frequent one; only what was learned from its
-episodes is proposed, the rest waits until its regime is the most frequent. No model is asked here.
+episodes is proposed. The lessons of the others are dropped: they are drawn again from later failures. No model is asked
+here.
 """
 
 from __future__ import annotations

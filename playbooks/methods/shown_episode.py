@@ -8,7 +8,7 @@ from typing import Any
 
 from memory.records import Record, Trajectory
 from playbooks.kinds.bullet import one_line
-from playbooks.notebook.quoting import middle_out
+from playbooks.notebook.quoting import middle_out, observed
 from playbooks.render import neutral
 
 BLOCK_CHARS = 2000
@@ -26,7 +26,7 @@ def line(text: str) -> str:
 
 def steps_of(trajectory: Trajectory) -> list[dict[str, str]]:
     """Return each step's action and the world's answer. The outcome is not read."""
-    return [{"action": block(step.action), "answer": block(step.observation)} for step in trajectory.steps]
+    return [{"action": block(step.action), "answer": block(observed(step))} for step in trajectory.steps]
 
 
 def labelled(records: Sequence[Record[Any]]) -> list[dict[str, str]]:

@@ -1,13 +1,13 @@
 """Which episodes failed: by their reward, or by a judge that never sees it. Every verdict is counted, errors too.
 
-A judge that gives no verdict is a missing one: a failure in every rate, never a tie and never a success, and nothing is
-written from it, since nobody said what was wrong.
+A judge that gives no verdict is a missing one: never a tie and never a success, and nothing is written from it, since
+nobody said what was wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import indent
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ from memory.records import Frozen, Trajectory
 from playbooks import prompts
 from playbooks.asking import ask
 from playbooks.compact import failed_checks
-from playbooks.notebook.quoting import middle_out
+from playbooks.notebook.quoting import middle_out, observed
 from playbooks.render import neutral
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.schemas import most_chars
@@ -48,36 +48,6 @@ class Audit(Frozen):
     failed: tuple[str, ...]
     missing: tuple[str, ...]
     """Without a verdict."""
-
-    @property
-    def enrolled(self) -> int:
-        """Return how many trajectories there were."""
-        return len(self.passed) + len(self.failed) + len(self.missing)
-
-    @property
-    def coverage(self) -> float:
-        """Return the share with a verdict; 1.0 of nobody."""
-        return 1 - len(self.missing) / self.enrolled if self.enrolled else 1.0
-
-    @property
-    def success_rate(self) -> float:
-        """Return passed / enrolled: a missing verdict counts as a failure. 0.0 of nobody."""
-        return len(self.passed) / self.enrolled if self.enrolled else 0.0
-
-
-class Agreement(Frozen):
-    """A judge held against graded outcomes (missing verdicts and ungraded episodes: failures)."""
-
-    judged: int
-    false_passes: int
-    """Failed, and judged a success."""
-    false_failures: int
-    """Succeeded, and judged a failure or not at all."""
-
-    @property
-    def error_rate(self) -> float:
-        """Return the share of wrong verdicts; symmetric noise of this size shrinks an effect by 1 - 2 x it."""
-        return (self.false_passes + self.false_failures) / self.judged if self.judged else 0.0
 
 
 class Judgement(BaseModel):
@@ -111,7 +81,7 @@ def judge_messages(trajectory: Trajectory, profile: Profile) -> list[Message]:
     """Return the judge's prompt. Pure; the outcome is never read."""
     name = "note_judge_compact" if profile == "compact" else "note_judge"
     did, seen = (">> ", "<< ") if profile == "compact" else ("action: ", "answer: ")
-    lines = [line for step in trajectory.steps for line in (did + step.action, seen + step.observation)]
+    lines = [line for step in trajectory.steps for line in (did + step.action, seen + observed(step))]
     shown = middle_out(neutral("\n".join(lines)), TRANSCRIPT_CHARS[profile])
     task = neutral(trajectory.instruction)
     if profile == "full":
@@ -148,14 +118,4 @@ def audit(findings: Sequence[Finding], judge: str) -> Audit:
         passed=tuple(finding.trajectory_id for finding in findings if not finding.failed),
         failed=tuple(finding.trajectory_id for finding in findings if finding.failed and not finding.missing),
         missing=tuple(finding.trajectory_id for finding in findings if finding.missing),
-    )
-
-
-def agreement(findings: Sequence[Finding], truth: Mapping[str, bool]) -> Agreement:
-    """Return how far a judge agrees with `truth` (trajectory id -> success); an id that is not there is a failure."""
-    pairs = [(not finding.failed, truth.get(finding.trajectory_id, False)) for finding in findings]
-    return Agreement(
-        judged=len(pairs),
-        false_passes=sum(said and not true for said, true in pairs),
-        false_failures=sum(true and not said for said, true in pairs),
     )

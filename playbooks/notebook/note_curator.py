@@ -22,7 +22,7 @@ from pydantic import Field
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Frozen, Provenance, Reflection, Trajectory, Trust, Usage
 from playbooks.kinds.bullet import one_line
-from playbooks.kinds.note import LIMITS, words
+from playbooks.kinds.note import LIMITS, said, words
 from playbooks.lessons import tag_ops
 from playbooks.notebook import failure_clusters, note_merge
 from playbooks.notebook.failure_clusters import Cluster
@@ -190,13 +190,14 @@ def plain_notes(clusters: Sequence[Cluster]) -> list[Written]:
 
 def plain_note(cluster: Cluster) -> Written:
     """Return the note of a cluster: as many of its lessons as fit, those drawn most often first."""
-    drawn = [one_line(neutral(lesson)) for failure in cluster.failures for lesson in failure.lessons]
+    lessons = (one_line(neutral(lesson)) for failure in cluster.failures for lesson in failure.lessons)
+    drawn = [lesson for lesson in lessons if said(lesson)]
     ranked = sorted(dict.fromkeys(drawn), key=lambda lesson: (-drawn.count(lesson), drawn.index(lesson)))
     kept = _fitting(ranked)
     if not kept:
         return Written(note=None, failures=cluster.failures, raw="no lesson to write a note from", usage=Usage())
     topics = list(dict.fromkeys(map(_topic, kept)))
-    complaints = (text for failure in cluster.failures for text in failure.complaints)
+    complaints = (text for failure in cluster.failures for text in failure.complaints if said(text))
     draft = NoteDraft(
         subject=", ".join(topics),
         corrected_examples=(f"Right: {kept[0]}",),
@@ -220,4 +221,4 @@ def _fitting(lessons: Sequence[str]) -> list[str]:
 def _topic(lesson: str) -> str:
     """Return what a lesson is about: the words before its verb, without a colon (`mail.send priority`)."""
     head = _VERB.sub("", lesson).replace(":", "").strip()
-    return " ".join((head or lesson).split()[:6])
+    return " ".join((head if said(head) else lesson).split()[:6])

@@ -81,7 +81,7 @@ def note_of(draft: NoteDraft, failure_ids: Sequence[str]) -> Note:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return as many whole sentences of `text` as `limit` words hold; the first words where not even one fits."""
+    """Return as many whole sentences of `text` as `limit` words hold; the first words where these say nothing."""
     if words(text) <= limit:
         return text
     kept = ""
@@ -90,7 +90,7 @@ def shortened(text: str, limit: int) -> str:
         if words(longer) > limit:
             break
         kept = longer
-    return kept or " ".join(text.split()[:limit])
+    return kept if said(kept) else " ".join(text.split()[:limit])
 
 
 def _fitting(texts: Sequence[str], limit: int) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class Batcher:
         await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
     async def close(self) -> None:
-        """Wait for the running batch and end the thread; requests still waiting fail."""
+        """Answer what still waits and end the thread; later requests fail."""
         self._closed = True
         if self._task is not None and not self._task.done():
             await asyncio.gather(self._task, return_exceptions=True)

@@ -89,6 +89,10 @@ class LlamaEngine:
         self.cos, self.sin = angles.cos().to(self.device), angles.sin().to(self.device)
         self.cache = BlockCache(CACHE_BYTES // (len(self.layers) * 2 * self.heads * self.size * 4))
 
+    def make_room(self) -> None:
+        """Drop the cached prefixes, which an update outdates anyway."""
+        self.forget()
+
     def renew(self) -> None:
         """Drop the cached prefixes."""
         self.forget()

@@ -84,6 +84,10 @@ class LocalPolicy:
         """Hash of the weights that answer now; a reply names those that answered it."""
         return self._live.version
 
+    async def make_room(self) -> None:
+        """Leave to an update of the weights the memory that answering faster takes, once the running batch is done."""
+        await self._batcher.between(self.engine.make_room)
+
     async def sync_weights(self, trainer: Merging) -> None:
         """Answer with a trainer's weights from the next batch on; one that is running ends as it began.
 

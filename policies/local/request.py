@@ -60,6 +60,10 @@ class Engine(Protocol):
         """Return one completion per request, in order."""
         ...
 
+    def make_room(self) -> None:
+        """Drop what takes memory that an update of the weights may need; called before one."""
+        ...
+
     def renew(self) -> None:
         """Drop what was computed with the weights as they were; called after they changed."""
         ...

@@ -89,10 +89,13 @@ class TransformersEngine:
         )
         return out.logits[:, -1], out[self._cache]
 
-    def renew(self) -> None:
-        """Make room for an update: drop recorded steps that take much memory. The others compute with new weights."""
+    def make_room(self) -> None:
+        """Drop recorded steps, where they take much memory."""
         if self._steps is not None:
             self._steps.make_room()
+
+    def renew(self) -> None:
+        """Drop nothing: recorded steps compute with new weights."""
 
     def forget(self) -> None:
         """Drop recorded steps."""

@@ -1,8 +1,8 @@
 """Reinforcement learning in slots: what is compared, what is minimised, which prompts come next. One file per member.
 
 The trainer never knows which algorithm made its weights: it gets an advantage per step, a loss per token, a weight per
-token. numpy everywhere; torch in `losses`, `corrections`, `ratios` and `aggregation` alone. Idle OpenMP threads are
-told to sleep, before torch starts any.
+token. Losses, corrections and what makes updates take torch, the other slots numpy alone. Idle OpenMP threads are told
+to sleep, before torch starts any.
 """
 
 import os

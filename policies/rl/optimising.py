@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from memory.base import Frozen
-from policies.rl.protocols import Aggregation
+from policies.errors import PolicyRefused
 
 Dtype = Literal["float32", "bfloat16"]
 """In which weights are held."""
@@ -71,8 +73,6 @@ class Optimising(Frozen):
 class OptimiserOptions(Optimising):
     """How weights are changed, with what no user says."""
 
-    aggregation: Aggregation = "token-mean"
-    """How token losses become one number, where the loss does not say."""
     max_tokens: int = Field(default=4096, ge=1)
     """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
     temperature: float = Field(default=1.0, gt=0)
@@ -92,3 +92,29 @@ class OptimiserOptions(Optimising):
                 f"got warmup_updates = {self.warmup_updates} in a training of {self.horizon} updates; expected fewer"
             )
         return self
+
+
+FREE = frozenset({"horizon", "dtype", "pack_tokens", "max_tokens"})
+"""Settings that may be others when a training goes on."""
+
+
+def require_same(path: Path, written: Mapping[str, Any], settings: OptimiserOptions) -> None:
+    """Raise `PolicyRefused` where the checkpoint at `path` was `written` with other settings, those of `FREE` aside."""
+    if _todays(written) | settings.model_dump(include=set(FREE)) != settings.model_dump():
+        raise PolicyRefused(f"{path} was written with {written}, got {settings.model_dump()}")
+
+
+def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint's settings as this version writes them: earlier ones said `clip`, had an `aggregation` that
+    the loss has now, and lacked some keys."""
+    named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
+    named.pop("aggregation", None)
+    return {
+        "gradient_checkpointing": False,
+        "schedule": "constant",
+        "warmup_updates": 0,
+        "reference_kl": False,
+        "echo": 0.0,
+        "optimizer": "adamw",
+        "hosted_model": "",
+    } | named

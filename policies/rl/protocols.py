@@ -110,11 +110,6 @@ class PromptStats:
         if not ((self.rates >= 0) & (self.rates <= 1)).all():
             raise BadInput(f"got rates {self.rates}; expected shares in [0, 1]: successes / attempts")
 
-    @classmethod
-    def of_counts(cls, successes: Ints, attempts: Ints) -> PromptStats:
-        """Return the rates as counted; 0.5 where nothing was attempted."""
-        return cls(np.where(attempts > 0, successes / np.maximum(attempts, 1), 0.5), attempts > 0)
-
 
 @dataclass(frozen=True)
 class Retry:
@@ -144,7 +139,7 @@ class PolicyLoss(Protocol):
 
     @property
     def aggregation(self) -> Aggregation | None:
-        """How its token losses become one number; None = as the trainer is configured."""
+        """How its token losses become one number; None = `token-mean`."""
         ...
 
     def __call__(

@@ -38,7 +38,7 @@ from policies.generations.adapters import CONFIG, NAME, WEIGHTS
 from policies.generations.tensors import shapes
 from policies.generations.tinker_engine import answering, client_package, made, refer
 from policies.rl.batch import Batch, scored_places
-from policies.rl.optimising import OptimiserOptions
+from policies.rl.optimising import OptimiserOptions, require_same
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.ratios import effective_share
 from policies.rl.rows import TrainRow
@@ -266,8 +266,7 @@ class TinkerTrainer(Trainer):
         Raises `PolicyRefused` where the settings are others, or the service keeps it no more.
         """
         known = json.loads(path.read_text())
-        if known["settings"] | {"horizon": self.settings.horizon} != self.settings.model_dump():
-            raise PolicyRefused(f"{path} was written with {known['settings']}, got {self.settings.model_dump()}")
+        require_same(path, known["settings"], self.settings)
         with answering(f"does not go on from {known['state']}"):
             self._client = made(self._service.create_training_client_from_state_with_optimizer(known["state"]))
         self.updates = self.schedule.last_epoch = int(known["updates"])

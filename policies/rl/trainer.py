@@ -40,7 +40,7 @@ from policies.errors import PolicyError, PolicyRefused
 from policies.generations.adapters import fingerprint, put_in_order
 from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
 from policies.rl.batch import Batch, batch_of, filled, score, split
-from policies.rl.optimising import OptimiserOptions
+from policies.rl.optimising import OptimiserOptions, require_same
 from policies.rl.packing import Pack, packable, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank, world_size
@@ -241,7 +241,7 @@ class Trainer:
 
     def _weights(self, part: Batch, before: Tensor | None) -> tuple[Tensor, dict[str, float]]:
         """Return what each token's loss is multiplied by in an update [b, t], and figures of it."""
-        weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
+        weights = token_weights(part.mask, self.loss.aggregation or "token-mean", self.settings.max_tokens)
         told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
         if self.correction is not None and before is not None:
             corrected = self.correction(before, part.rollout_logp, part.mask)
@@ -394,9 +394,7 @@ class Trainer:
         By how many processes it was written, and by how many it is read, does not matter.
         """
         state = torch.load(path, weights_only=True, map_location="cpu")
-        free = self.settings.model_dump(include={"horizon", "dtype", "pack_tokens"})
-        if _todays(state["settings"]) | free != self.settings.model_dump():
-            raise PolicyRefused(f"{path} was written with {state['settings']}, got {self.settings.model_dump()}")
+        require_same(path, state["settings"], self.settings)
         trained = self._parameters()
         with torch.no_grad():
             for name, value in trained:
@@ -420,20 +418,6 @@ def _over_updates(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the figures of a batch's updates as one: the largest of a `_max`, the mean of all others."""
     every = {name: [each[name] for each in found] for name in found[0]}
     return {name: max(own) if name.endswith(MOST) else sum(own) / len(own) for name, own in every.items()}
-
-
-def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
-    named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
-    return {
-        "gradient_checkpointing": False,
-        "schedule": "constant",
-        "warmup_updates": 0,
-        "reference_kl": False,
-        "echo": 0.0,
-        "optimizer": "adamw",
-        "hosted_model": "",
-    } | named
 
 
 def stopped(norm: float, update: int) -> TrainingStopped:

@@ -7,7 +7,7 @@ rewards and group statistics are never asked.
     trl_sync    losses ppo and dapo (every aggregation), cispo (low >= 1, token-mean), gspo (one advantage a row)
     trl_async   `policies.rl.trl_async`
 
-Everything else is refused by name. Only this module, that one and `trl_updater` know TRL.
+Everything else is refused by name. Only these two modules know TRL.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class TrlTrainer(Trainer):
 
 def grpo_settings(loss: PolicyLoss, settings: OptimiserOptions) -> dict[str, Any]:
     """Return TRL's settings for a loss of ours. Raises `PolicyRefused` for one that it does not compute."""
-    way = loss.aggregation or settings.aggregation
+    way = loss.aggregation or "token-mean"
     found: dict[str, Any] | None = None
     if type(loss) in (Ppo, Dapo) and isinstance(loss, Ppo):
         if loss.dual_clip is None or loss.dual_clip > 1 + loss.high:

@@ -7,14 +7,11 @@ come and publishes the adapter to that server after each update, under a new nam
     rest    refused by name: other losses and aggregations, corrections, epochs, minibatches
 
 Added to it: dual clip, which TRL has not, and a mean over the tokens of the whole update, not of each part of it. Rows
-older than `MAX_STALENESS` updates are left out. One process; without CUDA attention is `tree_attention`.
-
-TRL 1.16's AsyncGRPOTrainer with what our training adds to it: see `policies.rl.trl_async`.
-
-What TRL 1.16's async trainer computes on a CUDA device alone, computed by torch, so that it also runs on a CPU.
+older than `MAX_STALENESS` updates are left out. One process.
 
 TRL packs rows that begin alike into a tree: attention of each segment is over the path from the root to it, which TRL
-leaves to FlashAttention 3, a kernel for GPUs. Here every segment is one call of torch's own attention.
+leaves to FlashAttention 3, a kernel for GPUs. So that it also runs without CUDA, every segment is there one call of
+torch's own attention (`tree_attention`).
 """
 
 from __future__ import annotations
@@ -172,7 +169,7 @@ def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
 
 def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolicyCorrection | None) -> Ppo:
     """Return the loss as the one that TRL computes. Raises `PolicyRefused` where it is another."""
-    way = loss.aggregation or settings.aggregation
+    way = loss.aggregation or "token-mean"
     if settings.schedule != "constant" or settings.warmup_updates:
         raise PolicyRefused(
             f"trl_async got schedule {settings.schedule!r} and warmup_updates {settings.warmup_updates}, and keeps the "

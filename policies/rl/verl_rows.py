@@ -76,7 +76,7 @@ class ServerEngine(FrameworkEngine):
 def agent_loop_outputs(rows: Sequence[TrainRow], reward: float, engine: ServerEngine) -> list[dict[str, Any]]:
     """Return the fields of verl's `AgentLoopOutput` for each row of a trajectory that trains something, in order.
 
-    None where none does: verl leaves such a trajectory out.
+    Empty where none does: verl leaves such a trajectory out.
     """
     return [
         {

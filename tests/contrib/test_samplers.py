@@ -41,4 +41,4 @@ def test_the_tracker_tells_how_much_it_knows() -> None:
     assert found.evidence is not None
     assert found.evidence.tolist() == pytest.approx([8, 1])
     with pytest.raises(BadInput, match="stats without `evidence`"):
-        vade(PromptStats.of_counts(np.array([1]), np.array([2])))
+        vade(PromptStats(np.array([0.5]), np.array([True])))

@@ -109,6 +109,39 @@ def test_a_rollback_begins_the_evidence_of_what_it_brings_back(store: Store, kno
     assert seen(store, known, until=position) == retired
 
 
+def edit(record_id: str, content: str) -> DeltaOp:
+    return DeltaOp(op=Op.EDIT, kind="fact", target_id=record_id, payload={"content": content})
+
+
+def test_a_new_status_after_a_rollback_keeps_what_was_seen_since(store: Store, known: str) -> None:
+    before = store.snapshot("default")
+    work(store, edit(known, "amount must be dollars"), tasks=1)
+    dollars = store.snapshot("default")
+    work(store, tag(known, helpful=5, version=2), tasks=1)
+    promote = DeltaOp(op=Op.RESTORE, kind="fact", target_id=known, status=Status.ACTIVE)
+    store.rollback("default", before.id, actor="operator")
+    work(store, tag(known, harmful=1), tag(known, helpful=7, version=2), tasks=1)
+    back = seen(store, known)
+    work(store, promote)
+    found = seen(store, known)
+    assert [mark.counts.harmful for mark in found.marks] == [1], "and not what is said of the abandoned text"
+    assert (found.born, found.marks) == (back.born, back.marks)
+    store.rollback("default", dollars.id, actor="operator")
+    work(store, tag(known, harmful=2), promote, tasks=1)
+    assert [mark.counts.harmful for mark in seen(store, known).marks] == [2], "an abandoned text may come back"
+
+
+def test_a_new_wording_after_a_rollback_begins_its_own_evidence(store: Store, known: str) -> None:
+    before = store.snapshot("default")
+    work(store, edit(known, "amount must be dollars"), tasks=1)
+    store.rollback("default", before.id, actor="operator")
+    work(store, tag(known, harmful=1), tasks=3)
+    work(store, edit(known, "amount must be francs"), tag(known, helpful=1), tasks=2)
+    found = seen(store, known)
+    assert [(mark.counts.helpful, mark.counts.harmful) for mark in found.marks] == [(1, 0)]
+    assert found.born.age == 0
+
+
 def test_a_merge_carries_on_what_its_parents_earned(store: Store, known: str, add: Add) -> None:
     work(store, tag(known, helpful=2), tasks=1)
     (twin,) = store.commit("default", [add("cents, please")], actor="loop", run_id="run").results

@@ -7,15 +7,18 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 import memory.sqlite.database
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, IndexLocked, IndexUnavailable, JournalError, NotFound
+from memory.forget import scrub
 from memory.index_worker import IndexWorker
+from memory.kinds import register
 from memory.locks import Owner
-from memory.records import DeltaOp, Event, Op, RecallQuery, Reflection, Step, Task, Trajectory
+from memory.records import DeltaOp, Event, Op, Payload, Provenance, RecallQuery, Reflection, Step, Task, Trajectory
 from memory.sqlite.sql import sqlite3
 from memory.store import Store
 from tests.memory.holding import records_with
@@ -24,6 +27,19 @@ BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 MARK = "the vault opens with pelican"
+ASKED = "Complete the task that you see."
+HEARD = "Execution was successful."
+
+
+@register
+class Parts(Payload):
+    """A kind whose records say several things, as solved tasks do."""
+
+    kind: ClassVar[str] = "parts"
+    parts: tuple[str, ...]
+
+    def text(self) -> str:
+        return "\n".join(self.parts)
 
 
 def stands(store: Store, text: str) -> bool:
@@ -471,3 +487,83 @@ def test_the_namespaces_that_learned_from_a_task_are_named(store: Store, add: Ad
         store.commit(namespace, [add(f"of {namespace}", "t1")], actor="t")
     assert store.forget_preview(task_id="t1").namespaces == ("default", "shop")
     assert store.forget(task_id="t1").namespaces == ("default", "shop")
+
+
+def played(task: str, *heard: str, asked: str = ASKED) -> Trajectory:
+    """Return an episode of a task in which this was observed."""
+    steps = tuple(Step(index=at, action="act()", observation=each) for at, each in enumerate(heard))
+    return Trajectory(id=f"episode-{task}", task=Task(id=task, instruction=asked), steps=steps)
+
+
+def test_what_several_tasks_share_takes_no_other_record_along(store: Store) -> None:
+    said = {task: (ASKED, f"the pelican of {task} is fed", HEARD) for task in ("t1", "t2")}
+    ops = [
+        DeltaOp(op=Op.ADD, kind="parts", payload={"parts": parts}, provenance=Provenance(task_ids=(task,)))
+        for task, parts in said.items()
+    ]
+    first, second = (str(result.record_id) for result in store.commit("default", ops, actor="t").results)
+    for task, parts in said.items():
+        store.add_trajectory(played(task, *parts[1:]))
+    done = store.forget(first, purge=True)
+    assert (done.records, done.quoted) == ((first,), {"trajectory": 1})
+    assert not stands(store, said["t1"][1])
+    heard = [(each.instruction, *(step.observation for step in each.steps)) for each in store.trajectories()]
+    assert heard == [(ASKED, "[erased]", HEARD), said["t2"]]
+    kept = store.get(second)
+    assert kept is not None
+    assert kept.payload.parts == said["t2"]
+    assert store.doctor() == []
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_instruction_that_several_tasks_share_is_not_cut_out_of_the_others(
+    store: Store, add: Add, twice: bool
+) -> None:
+    for task in ("t1", "t2"):
+        store.add_trajectory(played(task, f"the pelican of {task}"))
+    store.put_run("r1", {"asked": ASKED})
+    (other,) = store.commit("default", [add(f"{ASKED} Look twice.", "t2")], actor="t").results
+    if twice:  # what was forgotten without a purge is purged later
+        store.forget(task_id="t1")
+    store.forget(task_id="t1", purge=True)
+    assert not stands(store, "the pelican of t1")
+    assert [each.task.instruction for each in store.trajectories()] == ["[erased]", ASKED]
+    assert store.runs() == [{"run_id": "r1", "asked": ASKED}]
+    assert store.get(str(other.record_id)) is not None
+    assert store.forget(task_id="t2", purge=True).records == (other.record_id,)
+    assert not stands(store, ASKED), "t2 was the last to say it"
+    assert store.doctor() == []
+
+
+def test_all_that_a_record_says_is_followed_whoever_else_says_it(store: Store, add: Add) -> None:
+    for task in ("t1", "t2"):
+        store.add_trajectory(played(task, MARK))
+    (made,) = store.commit("default", [add(MARK)], actor="t").results
+    assert store.forget(made.record_id, purge=True).quoted == {"trajectory": 2}
+    assert not stands(store, "pelican")
+
+
+def test_a_record_that_quotes_the_instruction_of_a_purged_task_goes_with_it(store: Store, add: Add) -> None:
+    asked = "Pay Ann the thirty pelican euros"
+    store.add_trajectory(played("t1", asked=asked))
+    quoting, kept = store.commit("default", [add(f"If asked: {asked}, refuse.", "t2"), add("kept")], actor="t").results
+    assert store.forget_preview(task_id="t1").records == (), "without a purge no text is followed"
+    assert store.forget(task_id="t1", purge=True).records == (quoting.record_id,)
+    assert not stands(store, "pelican")
+    assert records_with(store, "pelican") == []
+    assert [record.id for record in store.view("default").records()] == [kept.record_id]
+    assert store.doctor() == []
+
+
+@pytest.mark.sqlite
+def test_a_writer_that_keeps_the_file_busy_is_reported_as_what_it_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.sqlite.database, "BUSY_SECONDS", 0.1)
+    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(JournalError, match=r"gone from every table.*forget the same once more") as caught:
+                scrub(store.journal)
+            assert "nothing was written" not in str(caught.value)
+        scrub(store.journal)

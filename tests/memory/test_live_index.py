@@ -91,7 +91,6 @@ def test_chroma_answers_as_exact_search_does(database: Path) -> None:
 
 
 def test_a_commit_is_seen_at_once_and_carried_soon(database: Path, add: Add) -> None:
-    began = time.monotonic()
     with open_store(database) as store:
         store.index.flush(120)
         for i in range(5):
@@ -107,7 +106,6 @@ def test_a_commit_is_seen_at_once_and_carried_soon(database: Path, add: Add) -> 
         assert store.index.flush(600)
         state = store.index.state()
         assert (state.pending, state.failure, state.healed) == (0, "", "")
-        assert 0 < state.lag_seconds < time.monotonic() - began
 
 
 def test_the_owner_carries_what_other_processes_wrote(database: Path, add: Add) -> None:
@@ -460,7 +458,7 @@ def test_a_failure_is_shown_and_nobody_waits_for_chroma_then(database: Path) -> 
     with open_store(database) as store, open_store(database, owner=False) as reader:
         expected = answers(reader)
         assert reader.index.flush(60) is False
-        assert reader.index.state() == IndexState("exact", False, 0, 0.0, "", "")
+        assert reader.index.state() == IndexState("exact", False, 0, "", "")
         assert store.index.flush(120) is True
         assert (store.index.state().owner, store.index.state().failure) == (True, "")
         worker = store.index._worker

@@ -104,8 +104,7 @@ def test_episodes_are_told_in_short_as_they_were_done(store: Store, done: list[T
     assert paging.episode_count(store.journal) == 4
 
 
-def test_what_a_run_came_to_is_counted_by_arm(store: Store, done: list[Trajectory]) -> None:
-    assert paging.solved(store.journal, ["r1", "r0"]) == {("r1", "main"): (1, 3), ("r1", "no_memory"): (1, 1)}
+def test_what_a_run_used_is_summed(store: Store, done: list[Trajectory]) -> None:
     used = Usage(prompt_tokens=120, completion_tokens=16, cached_tokens=20, calls=8, cost_usd=1.0)
     assert paging.used(store.journal, "r1") == (4, used)
     assert paging.used(store.journal, "r0") == (0, Usage())
@@ -133,11 +132,7 @@ def test_calls_are_summed_by_role(store: Store) -> None:
     }
 
 
-def test_runs_and_snapshots_come_latest_first(store: Store, ids: list[str]) -> None:
-    for name in ("r1", "r2", "r3"):
-        store.put_run(name, {"status": "done", "name": name})
-    page, total = paging.runs(store.journal, offset=1, limit=1)
-    assert (total, page) == (3, [{"run_id": "r2", "status": "done", "name": "r2"}])
+def test_snapshots_come_latest_first(store: Store, ids: list[str]) -> None:
     first = store.snapshot("default")
     store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=ids[0])], actor="t")
     second = store.snapshot("default")

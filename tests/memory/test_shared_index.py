@@ -108,7 +108,7 @@ def test_while_one_throws_the_index_away_the_other_answers_right(stores: Pair) -
     learn(one, 60)
     carried(one, other)
     right = answers(exact)
-    assert one.index.rebuild() == 60
+    one.index.rebuild()
     assert answers(other) == right
     carried(one, other)
     assert answers(one) == answers(other) == right

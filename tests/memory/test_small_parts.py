@@ -47,6 +47,7 @@ def test_of_many_vectors_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch, st
     told = store.embedder.embed([f"fact {n}" for n in range(8)])
     found = search.vectors([(key, 1) for key in made])
     assert all(np.array_equal(one, other) for one, other in zip(found, told, strict=True))
+    assert [key for key, _ in search._recent] == made[2:5], "the newest that were read"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Snapshots name a set; rollback brings it back and is itself an event; diff and blame."""
+"""Snapshots name a set; rollback brings it back and is itself an event; blame."""
 
 from __future__ import annotations
 
@@ -100,15 +100,6 @@ def test_the_same_set_has_the_same_name_and_each_freeze_of_its_usage_an_address(
     assert store.snapshots("default") == (first, second)
     assert store.view("default", address(first)).records()[0].usage == UsageCounts()
     assert store.view("default", first.id).records()[0].usage == UsageCounts(helpful=1)
-
-
-def test_diff_names_what_came_went_and_changed(store: Store, add: Add, pair: tuple[str, str]) -> None:
-    before = store.snapshot("default").id
-    store.commit("default", [edit(pair[0], "uno"), add("three"), DeltaOp(op=Op.REMOVE, target_id=pair[1])], actor="t")
-    diff = store.diff(before, store.snapshot("default").id)
-    assert [record.payload.content for record in diff.added] == ["three"]
-    assert [record.payload.content for record in diff.removed] == ["two"]
-    assert [(a.payload.content, b.payload.content) for a, b in diff.changed] == [("one", "uno")]
 
 
 def test_blame_names_who_wrote_the_present_text(store: Store, pair: tuple[str, str]) -> None:

@@ -81,6 +81,8 @@ def test_what_a_store_does_not_have_is_none_or_empty(store: Store) -> None:
 def test_nothing_came_of_no_ops(store: Store, add: Add) -> None:
     store.commit("default", [add("one")], actor="t")
     assert (store.records_of([]), store.written_by([])) == ({}, [])
+    many = ["x", *map(str, range(70_000))]  # more than a statement takes parameters
+    assert (store.records_of(many), store.written_by(many)) == ({}, [])
 
 
 def test_namespaces_are_named_in_order_each_with_its_own_numbers(store: Store, add: Add) -> None:

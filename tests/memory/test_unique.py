@@ -51,6 +51,17 @@ def test_a_name_is_in_use_once_by_whatever_op_it_comes(store: Store) -> None:
     assert third.applied
 
 
+def test_an_edit_leaves_the_status_which_says_whether_a_name_is_brought_into_use(store: Store) -> None:
+    ops = [op(Op.ADD, "pay"), op(Op.ADD, "send"), op(Op.ADD, "pay", status=Status.CANDIDATE)]
+    _, send, waiting = (result.record_id for result in store.commit("default", ops, actor="t").results)
+    (edited,) = store.commit("default", [op(Op.EDIT, "pay", "more", target_id=waiting)], actor="t").results
+    assert edited.applied
+    taken = op(Op.EDIT, "pay", "more", target_id=send, status=Status.CANDIDATE)
+    restored = op(Op.RESTORE, target_id=waiting, status=Status.ACTIVE)
+    for result in store.commit("default", [taken, restored], actor="t").results:
+        assert "named-00001 is in use and named 'pay'" in result.reason
+
+
 def test_a_name_counts_in_its_own_namespace_and_other_kinds_have_none(store: Store) -> None:
     assert [store.commit(name, [op(Op.ADD, "pay")], actor="t").results[0].applied for name in ("a", "b")] == [True] * 2
     facts = [DeltaOp(op=Op.ADD, kind="fact", payload={"content": "the same"}) for _ in range(2)]

@@ -84,6 +84,16 @@ def test_a_long_observation_is_cut_but_its_error_stays_visible() -> None:
     assert shown_observation(hidden) == "E1"
 
 
+@pytest.mark.parametrize(("before", "shown"), [(10, False), (1500, True), (3000, False)])
+def test_the_full_prompt_shows_an_error_apart_where_the_cut_would_hide_it(
+    before: int, shown: bool, played: Make
+) -> None:
+    step = ("f()", f"{'x' * before}error: E1{'x' * (3000 - before)}", "error: E1")
+    (text,) = (message.content for message in reflect_messages(played(step), [], "full")[-1:])
+    assert ("\nerror:\n  error: E1\n" in text) is shown
+    assert text.count("error: E1") == 1
+
+
 def test_curate_prompt_lists_the_nearest_rules_and_the_lesson(bullet: Make) -> None:
     known = [
         bullet(number, text) for number, text in enumerate(("mail.send: to must be id", "cats", "mail.send: x"), 1)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from memory.errors import BadInput
-from memory.records import DeltaOp, Op, Status, UsageCounts
-from playbooks.core import Core, choose, core_records, defer_removals, due
+from memory.records import Status, UsageCounts
+from playbooks.core import Core, choose, core_records, due
 from playbooks.render import cost
 from playbooks.view import RecordView
 
@@ -56,18 +56,6 @@ def test_pinned_records_over_half_the_budget_are_an_error_not_a_silent_cut(recor
 )
 def test_compaction_points_are_fifty_tasks_apart(core: Core, done: int, expected: bool) -> None:
     assert due(core, done) is expected
-
-
-def test_between_compaction_points_removals_wait(records: list[Any]) -> None:
-    core = Core(ids=("record-2", "record-3"), tasks=0)
-    ops = (
-        DeltaOp(op=Op.REMOVE, target_id="record-2"),
-        DeltaOp(op=Op.REMOVE, target_id="record-1"),
-        DeltaOp(op=Op.MERGE, parent_ids=("record-3", "record-5"), payload={"content": "x"}),
-        DeltaOp(op=Op.EDIT, target_id="record-2", payload={"content": "x"}),
-    )
-    assert defer_removals(ops, core, 10) == ((ops[1], ops[3]), (ops[0], ops[2]))
-    assert defer_removals(ops, core, 50) == (ops, ())
 
 
 def test_a_retired_core_record_stays_until_compaction_a_rejected_or_purged_one_goes_at_once(bullet: Make) -> None:

@@ -113,13 +113,6 @@ def test_a_good_op_is_accepted(view: RecordView, op: DeltaOp) -> None:
     assert validate([op], view).accepted == (op,)
 
 
-def test_a_tag_of_a_record_that_was_not_shown_is_refused(view: RecordView) -> None:
-    ops = [DeltaOp(op=Op.TAG, target_id=f"record-{n}", usage=HELPFUL) for n in (1, 2)]
-    result = validate(ops, view, shown={"record-2"})
-    assert result.accepted == (ops[1],)
-    assert "was not shown" in result.rejected[ops[0].op_id]
-
-
 def test_later_ops_see_what_earlier_ones_did(view: RecordView) -> None:
     ops = [
         add("Sort the list by date."),
@@ -144,10 +137,9 @@ def test_an_op_id_counts_once(view: RecordView) -> None:
     assert "occurs twice" in result.rejected["same"]
 
 
-def test_sections_and_lengths_can_be_widened(view: RecordView) -> None:
-    ops = [add("word " * 500), add("x y", section="poetry")]
-    rules = Rules(max_chars=5000, extra_sections=("poetry",))
-    assert validate(ops, view, rules=rules).accepted == tuple(ops)
+def test_lengths_can_be_widened(view: RecordView) -> None:
+    op = add("word " * 500)
+    assert validate([op], view, rules=Rules(max_chars=5000)).accepted == (op,)
 
 
 def test_a_text_of_two_thousand_characters_is_the_longest(view: RecordView) -> None:

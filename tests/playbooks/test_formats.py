@@ -74,12 +74,6 @@ def test_ace_with_counters_is_loss_free(book: list[Entry]) -> None:
 
 @settings(deadline=None)
 @given(books())
-def test_ace_without_counters_is_loss_free_but_for_the_counters(book: list[Entry]) -> None:
-    assert ace.load(ace.dump(book, counters=False)) == bare(book)
-
-
-@settings(deadline=None)
-@given(books())
 def test_json_and_kayba_are_loss_free(book: list[Entry]) -> None:
     assert json.load(json.dump(book)) == book
     assert kayba.load(kayba.dump(book)) == book
@@ -206,4 +200,3 @@ def test_import_is_quarantined_idempotent_and_trusts_no_counters() -> None:
     assert op.provenance.source == "file.txt#po-00001"
     assert import_ops(book, "file.txt") == (op,)
     assert import_ops(book, "other.txt")[0].op_id != op.op_id
-    assert import_ops(book, "file.txt", keep_counts=True)[0].usage == UsageCounts(helpful=9)

@@ -16,7 +16,7 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.records import Commit, DeltaOp, Insight, Op, Outcome, Reflection, Trajectory, UsageCounts
 from memory.store import Store
 from playbooks.delta_checks import validate
-from playbooks.methods.cheatsheet import CheatsheetCurator, sheet_messages
+from playbooks.methods.cheatsheet import WORDS, CheatsheetCurator, sheet_messages
 from playbooks.methods.evolver import CAUTIONARY, EvolverCurator, EvolverReflector, principle_messages, same_messages
 from playbooks.methods.evolver import score as laplace
 from playbooks.methods.reasoningbank import AppendCurator, ReasoningBankReflector, item_messages
@@ -24,8 +24,8 @@ from playbooks.notebook.failure_judge import by_outcome
 from playbooks.silent import SilentReflector
 from playbooks.view import bullets
 from policies.errors import PolicyRefused
-from policies.protocols import Message
-from policies.scripted import ScriptedPolicy
+from policies.protocols import Message, Reply
+from policies.scripted import Answer, ScriptedPolicy
 from tests.playbooks.test_golden_prompts import FOLDER, transcript
 
 Make = Callable[..., Any]
@@ -233,7 +233,7 @@ def sheet(*texts: str) -> str:
 class Sheet:
     """A sheet in a store: `await rewrite(trajectory)`."""
 
-    def __init__(self, store: Store, *answers: str | PolicyRefused) -> None:
+    def __init__(self, store: Store, *answers: Answer) -> None:
         self.store, self.policy, self.kept = store, ScriptedPolicy(answers), list[Reflection]()
         self.curator = CheatsheetCurator(self.policy, store.trajectory, keep=self.kept.append)
 
@@ -275,7 +275,18 @@ async def test_the_sheet_is_written_without_labels(failed: Trajectory, store: St
     )
 
 
-@pytest.mark.parametrize("said", ["no sheet today", "{}", '{"items": null}', '{"items": [3]}'])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no sheet today",
+        "{}",
+        '{"items": null}',
+        '{"items": [3]}',
+        '{"items": ["Ask Ann.", 3]}',
+        '{"items": ["Ask Ann.", {"description": " "}]}',
+        '{"items": ["Ask Ann.", {"example": "x"}]}',
+    ],
+)
 async def test_a_reply_without_a_sheet_forgets_nothing(
     said: str, failed: Trajectory, solved: Trajectory, store: Store
 ) -> None:
@@ -285,6 +296,22 @@ async def test_a_reply_without_a_sheet_forgets_nothing(
     assert known(store) == [KEPT]
     (raw,) = notebook.kept
     assert (raw.parsed, said in raw.raw) == (False, True)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS"])
+async def test_a_sheet_that_was_cut_off_forgets_nothing(
+    reason: str, failed: Trajectory, solved: Trajectory, store: Store
+) -> None:
+    notebook = Sheet(store, sheet(KEPT, OLD), Reply(text=sheet(KEPT)[:-2], finish_reason=reason))
+    await notebook.rewrite(failed)
+    assert await notebook.rewrite(solved) == ()
+    assert known(store) == [KEPT, OLD]
+    assert [raw.raw for raw in notebook.kept] == [sheet(KEPT)[:-2]]
+
+
+async def test_an_entry_that_does_not_fit_leaves_its_room_to_the_next(failed: Trajectory, store: Store) -> None:
+    await Sheet(store, sheet("long " * (WORDS + 1), KEPT)).rewrite(failed)
+    assert known(store) == [KEPT]
 
 
 async def test_what_the_operator_pinned_is_not_on_the_sheet(failed: Trajectory, store: Store) -> None:

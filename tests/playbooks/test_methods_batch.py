@@ -72,13 +72,14 @@ class Atlas:
 
     def __init__(self, answers: Sequence[str | PolicyRefused], *past: Session, label_free: bool = False) -> None:
         self.episodes: dict[str, Trajectory] = {}
-        self.sessions = list(past)
+        self.sessions, self.kept = list(past), list[Reflection]()
         self.policy = ScriptedPolicy(answers)
         self.curator = AtlasCurator(
             self.policy,
             self.episodes.get,
             lambda key: [session for session in self.sessions if session.key == key],
             record=self.sessions.append,
+            keep=self.kept.append,
             label_free=label_free,
         )
 
@@ -124,9 +125,16 @@ async def test_label_free_there_is_no_score_and_every_lane_is_paired() -> None:
     assert "cents" not in atlas.policy.seen[0][-1].content
 
 
-async def test_a_teacher_without_an_answer_teaches_nothing() -> None:
-    assert await Atlas(["hm", "hm"]).curate(episode(1, CENTS)) == []
-    assert await Atlas([PolicyRefused("too long")]).curate(episode(1, CENTS)) == []
+async def test_a_teacher_without_an_answer_teaches_nothing_and_what_it_said_is_kept() -> None:
+    unread, refused = Atlas(["hm", "hm", guidance("check a")]), Atlas([PolicyRefused("too long")])
+    assert await unread.curate(episode(1, CENTS)) == []
+    assert await unread.curate(episode(2, CENTS)) == ["check a"]
+    assert await refused.curate(episode(1, CENTS)) == []
+    assert [(raw.trajectory_id, raw.parsed, raw.raw) for raw in unread.kept] == [("t1", False, "hm\n\nhm")]
+    assert [raw.raw for raw in refused.kept] == ["refused: too long"]
+
+
+def test_the_kind_of_a_task_without_a_family_is_its_scenario() -> None:
     assert learning_key(Trajectory(task=Task(id="x", instruction="y", scenario="s-1"))) == "s-1"
 
 

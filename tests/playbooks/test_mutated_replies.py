@@ -94,6 +94,41 @@ async def test_one_bad_item_does_not_spoil_the_lessons_beside_it(
     assert policy.calls == 1
 
 
+SHOWN = {"harmful": [1, None], "helpful": ["[shr-00002]"]}
+
+
+@pytest.mark.parametrize(
+    ("said", "tags"),
+    [
+        (SHOWN, {"record-1": "harmful", "record-2": "helpful"}),
+        ({"shr-00001": "harmful", "2": "helpful", "3": None}, {"record-1": "harmful", "record-2": "helpful"}),
+        ({"rule": 1, "tag": "harmful"}, {"record-1": "harmful"}),
+        ([{"id": [1], "tag": "harmful"}, {"bullet": 2, "tag": "helpful"}], {"record-2": "helpful"}),
+        ([{"id": 1, "tag": 5}, {"id": 1, "tag": None}, {"id": 2}], {"record-2": "neutral"}),
+        ([{"label": 1, "tag": "harmful"}], {}),
+        ("shr-00001 was harmful", {}),
+    ],
+)
+async def test_tags_of_any_shape_do_not_spoil_the_lessons(
+    said: object, tags: dict[str, str], played: Make, bullet: Make
+) -> None:
+    policy = ScriptedPolicy([json.dumps({"insights": [LESSON], "bullet_tags": said})])
+    reflection = await ModelReflector(policy).reflect(played(("f()", "", "E1")), [bullet(n, f"{n}") for n in (1, 2)])
+    assert ([insight.content for insight in reflection.insights], reflection.tags) == ([LESSON], tags)
+    assert policy.calls == 1
+
+
+@pytest.mark.parametrize("bad", [None, 7, "ADD", [[]], {}, {"lesson": 1}, {"type": ["ADD"]}, {"type": None}])
+@pytest.mark.parametrize("lesson", [1, "1, 2", [1, 2], "lesson 1", {"number": 1}])
+async def test_one_bad_operation_does_not_spoil_those_beside_it(lesson: object, bad: object) -> None:
+    operations = [bad, {"type": "ADD", "lesson": lesson, "content": "Convert first."}]
+    policy = ScriptedPolicy([json.dumps({"operations": operations})])
+    reflection = Reflection(trajectory_id="t", task_id="t", insights=(Insight(content=LESSON),))
+    (op,) = await ModelCurator(policy).curate([reflection], RecordView())
+    assert (op.payload or {})["content"] == "Convert first."
+    assert policy.calls == 1
+
+
 @pytest.mark.parametrize("profile", ["full", "compact"])
 async def test_mutated_curations(profile: Profile, bullet: Make) -> None:
     rng, kept = random.Random(f"curate-{profile}"), list[Reflection]()

@@ -1,6 +1,6 @@
 """The known defects of the paper's code (memory-and-gates 1.9), each mended and held here, as far as notes go.
 
-D1  survivorship: what was not answered or not judged stays in the cohort as a failure, and coverage is reported
+D1  survivorship: what was not answered or not judged stays in the cohort, in a list of its own
 D2  a batch's notes do not stand or fall together: each cluster has a note, an op and an origin of its own
 D3  a judge that errs is counted as missing: never a tie, never a success, never silent
 D4  lists are matched by id, never by place; an empty retrieval or an empty notebook changes nothing
@@ -11,15 +11,17 @@ D6  one unusable answer does not lose the batch
 from __future__ import annotations
 
 import json
+from textwrap import indent
 from typing import Any
 
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
-from memory.records import DeltaOp, Op, RecallQuery, Reflection, Status, Trust, UsageCounts
+from memory.records import DeltaOp, Op, RecallQuery, Reflection, Status, Step, Trust, UsageCounts
 from memory.store import Store
 from playbooks.delta_checks import validate
-from playbooks.notebook.failure_judge import agreement, audit, by_outcome, find_failures
+from playbooks.methods.shown_episode import steps_of
+from playbooks.notebook.failure_judge import audit, by_outcome, find_failures, judge_messages
 from playbooks.notebook.note_merge import group
 from playbooks.render import render
 from policies.scripted import ScriptedPolicy
@@ -33,7 +35,6 @@ async def test_d1_the_whole_cohort_is_enrolled_and_missing_is_failure(store: Sto
     await notebook.learn(cohort)
     (counted,) = notebook.audits
     assert (counted.passed, counted.failed, counted.missing) == (("t1",), ("t2",), ("t3", "t4"))
-    assert (counted.enrolled, counted.success_rate, counted.coverage) == (4, 0.25, 0.5)
     assert [note.payload.failure_ids for note in notebook.notes()] == [("t2",)], "nobody said that t3 or t4 was wrong"
 
 
@@ -41,7 +42,7 @@ async def test_d1_an_episode_that_is_not_in_the_journal_is_counted(store: Store)
     notebook = Notebook(store, ScriptedPolicy(writer))
     assert await notebook.curator.curate([Reflection(trajectory_id="t9", task_id="x")], store.view("default")) == ()
     assert notebook.audits[0].missing == ("t9",)
-    assert notebook.audits[0].success_rate == 0
+    assert notebook.audits[0].passed == ()
 
 
 async def test_d2_each_cluster_has_a_note_an_op_and_an_origin_of_its_own(store: Store) -> None:
@@ -67,7 +68,6 @@ async def test_d3_a_judge_that_errs_is_missing_not_a_tie(said: str, store: Store
     await notebook.learn([episode(1, UNITS), episode(2), episode(3)])
     (counted,) = notebook.audits
     assert (counted.passed, counted.failed, counted.missing) == (("t3",), ("t1",), ("t2",))
-    assert counted.success_rate == pytest.approx(1 / 3)
     kept = [("t2", False, True)] if said else []
     assert [(raw.trajectory_id, raw.parsed, said in raw.raw) for raw in notebook.kept] == kept
 
@@ -75,9 +75,7 @@ async def test_d3_a_judge_that_errs_is_missing_not_a_tie(said: str, store: Store
 async def test_d3_a_judge_that_always_errs_is_seen(store: Store) -> None:
     found = await find_failures([episode(1), episode(2, UNITS)], ScriptedPolicy(lambda *_: "import json"))
     counted = audit(found, "broken")
-    assert (counted.success_rate, counted.coverage) == (0, 0)
-    held = agreement(found, {"t1": True, "t2": False})
-    assert (held.judged, held.false_passes, held.false_failures, held.error_rate) == (2, 0, 1, 0.5)
+    assert (counted.passed, counted.failed, counted.missing) == ((), (), ("t1", "t2"))
 
 
 async def test_d3_a_refused_judgement_is_missing_and_the_others_go_on() -> None:
@@ -92,6 +90,17 @@ async def test_d3_the_judge_never_sees_the_grade() -> None:
     await find_failures([secret], policy)
     assert UNITS not in policy.seen[0][-1].content
     assert by_outcome(secret).reason == f"check: {UNITS}"
+
+
+@pytest.mark.parametrize(
+    ("observation", "answer"),
+    [("half done", "half done\nE7"), ("refused: E7", "refused: E7"), ("", "E7")],
+)
+def test_d3_the_judge_sees_an_error_that_the_observation_does_not_hold(observation: str, answer: str) -> None:
+    step = Step(index=0, action="f()", observation=observation, error="E7")
+    failed = episode(1).model_copy(update={"steps": (step,)})
+    assert judge_messages(failed, "compact")[-1].content.endswith(f">> f()\n<< {answer}")
+    assert [shown["answer"] for shown in steps_of(failed)] == [indent(answer, "  ")]
 
 
 async def test_d4_findings_and_failures_belong_together_by_id(store: Store) -> None:

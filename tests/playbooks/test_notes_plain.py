@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from memory.records import Insight, Op, Reflection
 from memory.store import Store
 from playbooks.curator import DirectCurator
@@ -43,6 +45,16 @@ async def test_a_cluster_without_a_lesson_is_kept_and_gives_no_note(store: Store
     notebook = plain(store)
     assert await notebook.propose([episode(1, LOGIN)]) == ()
     assert [reflection.parsed for reflection in notebook.kept] == [False]
+
+
+@pytest.mark.parametrize("nothing", ["None", "N/A", "nothing."])
+async def test_words_for_nothing_stand_in_no_note(nothing: str, store: Store) -> None:
+    lessons = tuple(Insight(content=text) for text in (nothing, nothing, f"{nothing.strip('.')} must be in cents"))
+    (op,) = await plain(store).propose([episode(1, UNITS)], insights=lessons, root_cause=nothing)
+    store.commit("default", [op], actor="test")
+    (note,) = (record.payload for record in store.view("default").records("note"))
+    assert (note.correct_approach, note.mistake_summary) == (lessons[-1].content, f"check: {UNITS}")
+    assert note.subject == lessons[-1].content
 
 
 async def test_several_curators_propose_in_order_and_tags_count_once(store: Store) -> None:

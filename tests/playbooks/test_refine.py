@@ -11,9 +11,9 @@ from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, UsageCounts
 from memory.store import Store
 from playbooks.delta_checks import validate
-from playbooks.refine import enforce_budget, merge_duplicates, merge_exact
+from playbooks.refine import enforce_budget, merge_duplicates
 from playbooks.render import cost
-from playbooks.view import bullets, stats
+from playbooks.view import bullets
 
 Make = Callable[..., Any]
 LONG = "Before you delete a file check that it is not shared with anybody and that no task refers to it any more"
@@ -29,7 +29,7 @@ def test_exact_duplicates_merge_into_the_most_useful_one(bullet: Make) -> None:
         bullet(2, "Log in first", section="VC", usage=UsageCounts(helpful=3)),
         bullet(3, "log out last"),
     ]
-    (op,) = merge_exact(records)
+    (op,) = merge_duplicates(records)
     assert op.op is Op.MERGE
     assert (op.parent_ids, op.parent_versions) == (("record-2", "record-1"), (1, 1))
     assert op.payload is not None
@@ -95,19 +95,3 @@ def test_merging_in_the_store_supersedes_keeps_counts_and_can_be_undone(store: S
     assert [parent.status for parent in parents if parent] == [Status.SUPERSEDED, Status.SUPERSEDED]
     assert store.commit("default", merges, actor="test").results[0].reason == "duplicate"
     assert merge_duplicates(bullets(store.view("default"))) == ()
-
-
-def test_stats_count_what_is_recallable(bullet: Make) -> None:
-    from playbooks.view import RecordView
-
-    view = RecordView(
-        [
-            bullet(1, "a", usage=UsageCounts(helpful=6)),
-            bullet(2, "b", usage=UsageCounts(helpful=1, harmful=1), pinned=True),
-            bullet(3, "c", section="VC"),
-            bullet(4, "d", status=Status.RETIRED),
-        ]
-    )
-    got = stats(view)
-    assert (got.total, got.pinned, got.high_performing, got.problematic, got.unused) == (3, 1, 1, 1, 1)
-    assert got.by_section == {"STRATEGIES AND HARD RULES": 2, "VERIFICATION CHECKLIST": 1}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from policies.local import static_step
 from policies.local.request import Completion, Request
 from policies.local.static_step import COLUMNS, columns_for, fits, rows_for
 from policies.local.transformers_engine import TransformersEngine
@@ -77,6 +78,21 @@ def test_a_step_that_was_made_serves_batches_of_its_size_and_new_weights(device:
     assert before != after == said(TransformersEngine(model, static=False).generate(requests(4, 9)))
     if device == "cuda":
         assert first._graph is not None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_was_recorded_gives_its_memory_to_an_update(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static_step, "KEPT", 0.0)
+    engine = TransformersEngine(adapted(device), static=True)
+    before = said(engine.generate(requests(200, 30)))
+    steps = engine._steps
+    assert steps is not None
+    assert steps._made
+    engine.renew()
+    assert steps._made, "what was recorded computes with new weights"
+    engine.make_room()
+    assert not steps._made
+    assert said(engine.generate(requests(200, 30))) == before
 
 
 def test_sizes_come_again() -> None:

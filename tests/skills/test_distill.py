@@ -191,6 +191,13 @@ async def test_later_episodes_of_a_batch_see_what_earlier_ones_left() -> None:
     assert again.sources == [HANDLE]
 
 
+async def test_what_a_replaced_function_calls_now_comes_before_it() -> None:
+    plain = PAY.replace("handle_of(name)", "name")
+    episodes = [episode(), episode("tr-2", task=Task(id="t2", instruction="Pay Mirak 3 for tea", scenario="pay"))]
+    found = await distilled(answer(plain), answer(PAY, HANDLE, replaces=True), episodes=episodes)
+    assert found.sources == [HANDLE, PAY]
+
+
 async def test_what_is_wrong_goes_back_for_another_generation() -> None:
     async def examine(skill: Skill, library: Library, trajectory: Trajectory) -> Sequence[str]:
         assert (library.get(skill.name).payload, trajectory.id) == (skill, "tr-1")

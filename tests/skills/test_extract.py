@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.records import Record, Task, Trajectory
-from skills.extract import collected, defined, extracted
+from memory.records import Record, Trajectory
+from skills.extract import defined, extracted
 from skills.library import Library
 from skills.record import Skill
 from tests.skills.conftest import function
@@ -112,15 +112,3 @@ def test_a_known_skill_is_not_found_again_but_a_changed_one_is(acted: Acted, ski
 def test_a_function_too_long_for_a_skill_is_none(acted: Acted) -> None:
     long = function("f") + "".join(f"    y{at} = {at}\n" for at in range(2000))
     assert extracted(acted(long, "f(1)")) == ()
-
-
-def test_several_episodes_give_each_function_once_with_all_it_was_found_in(acted: Acted) -> None:
-    def played(at: int, source: str) -> Trajectory:
-        return acted(source, "f(1)", id=f"e{at}", task=Task(id=f"t{at % 2}", instruction=f"task {at}"))
-
-    other = function("f", "abs")
-    (same,) = collected([played(1, function("f")), played(2, function("f")), played(3, function("f"))])
-    assert (same.trajectory_ids, same.task_ids) == (("e1", "e2", "e3"), ("t1", "t0"))
-    assert same.skill.origin == "task 1"
-    (last,) = collected([played(1, function("f")), played(2, other)])
-    assert (last.skill.source, last.trajectory_ids) == (other, ("e2",))

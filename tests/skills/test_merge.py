@@ -64,6 +64,17 @@ def test_other_calls_or_literals_are_never_near() -> None:
         assert similarity(Skill(source=PAY), Skill(source=NEAR.replace(old, new))) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("line", "alike"), [("total = round(total)", True), ("apps.payments.send(to=each, amount=total)", False)]
+)
+def test_a_line_inside_a_loop_is_not_the_line_behind_it(line: str, alike: bool) -> None:
+    """A call of the world that is repeated is never near one that is made once; a plain line may be."""
+    head = "def pay(people: list[str]) -> int:\n    total = 0\n    for each in people:\n        total += len(each)\n"
+    inside, behind = (Skill(source=f"{head}{blanks}{line}\n    return total\n") for blanks in (" " * 8, " " * 4))
+    assert similarity(inside, behind) < 1.0
+    assert (similarity(inside, behind) > 0.0) is alike
+
+
 def test_the_shape_of_each_skill_is_computed_once(skill: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

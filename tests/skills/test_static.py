@@ -186,11 +186,6 @@ def test_no_scope_inside_may_name_what_reaches_into_the_interpreter(line: str) -
     assert said in complaints(made(f"{line}\nreturn eval('x')"))
 
 
-def test_code_that_is_nested_too_deep_is_not_read() -> None:
-    skill = made("return " + " + ".join(["x"] * 200))
-    assert complaints(skill) == ("line 1: it is nested more than 150 levels deep; take it apart",)
-
-
 def test_complaints_come_in_the_order_of_lines_and_each_once() -> None:
     body = "a = zz\nb = aa\nimport os\nwhile True:\n    x = eval\nreturn aa"
     found = complaints(made(body, head="def f(x):"))

@@ -43,6 +43,18 @@ WAITS = [
     f'x = memo.split("zorvex")\n    {CANCEL}',
     f'x = memo.find("-")\n    {CANCEL}',
     f'x = memo.get(to, "zorvex")\n    {CANCEL}',
+    f'word = "zorvex"\n    if memo == word:\n        {CANCEL}',
+    'word: str = "zorvex"\n    x = memo == word',
+    'a, word = to, "zorvex"\n    x = memo == word',
+    'x = (word := "zorvex")\n    y = memo == word',
+    'word = ""\n    word += "zorvex"\n    x = memo == word',
+    'for word in ["zorvex"]:\n        x = memo == word',
+    'x = [memo == word for word in ["zorvex"]]',
+    'for _ in memo:\n        x = memo == word\n        word = part\n        part = "zor" + to',
+    'def more(word: str = "zorvex") -> bool:\n        return memo == word\n    more()',
+    'word = "zorvex"\n    x = memo.find(word)',
+    'word = "zorvex"\n    x = memo.split(word)',
+    "most = 17\n    x = len(memo) == most",
 ]
 PLAIN = [
     'c = apps.contacts.find(name=to)\n    apps.payments.send(to=c["handle"], memo=memo)',
@@ -67,6 +79,12 @@ PLAIN = [
     'x = print("zorvex")',
     "x = memo[1]",
     'x = {"a": memo}',
+    'sep = ", "\n    x = memo.split(sep)',
+    "count = 0\n    count += 1\n    x = to == count",
+    'c = apps.contacts.find(name="zorvex", page=3)\n    x = memo == c',
+    'word = memo["zorvex"]\n    x = to == word',
+    'word = "zorvex"\n    x = print(word)',
+    'for m in apps.mail.list(folder="inbox"):\n        x = m["by"] == to',
 ]
 
 
@@ -78,6 +96,23 @@ def test_what_waits_for_a_value_is_seen(body: str) -> None:
 @pytest.mark.parametrize("body", PLAIN)
 def test_plain_code_is_let_be(body: str) -> None:
     assert list(triggers(Skill(source=f"{HEAD}    {body}\n"))) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "waits"),
+    [
+        ('memo: str, word: str = "zorvex"', True),
+        ('word: str = "zorvex", *, memo: str', True),
+        ('memo: str, *, by: str, word: str = "zorvex", to: str', True),
+        ('word: str, memo: str = "zorvex"', True),
+        ('memo: str, word: str, to: str = "zorvex"', False),
+        ('memo: str, word: str = ""', False),
+    ],
+)
+def test_the_default_of_a_parameter_is_a_value_to_wait_for(parameters: str, waits: bool) -> None:
+    code = f"def pay({parameters}) -> None:\n    if memo == word:\n        {CANCEL}\n"
+    said = [said for _, said in triggers(Skill(source=code))]
+    assert said == ["`memo == word` waits for a value; untrusted code may not"] * waits
 
 
 def test_a_choice_is_told_by_its_line() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,18 +12,13 @@ from policies.rl.protocols import Array, Ints, PromptStats
 
 __all__ = ["Knapsack"]
 
-SURE = 0.9
-"""Chance of a mixed group beyond which a prompt counts as served, when the budget is more than all need."""
-RAREST = 1e-9
-"""Rarer outcomes are counted as this rare, so that the need stays a number."""
-
 
 @dataclass(frozen=True)
 class Knapsack:
     """Maximise sum_i value(n_i, p_i) with sum n_i = budget and least <= n_i <= most, for prompts with 0 < p < 1.
 
-    Never solved and always solved prompts get `least`, unseen ones budget / prompts. What the others do not need (to be
-    mixed with a chance of 0.9) goes to the never solved; what nobody may take goes to whoever has fewest.
+    Never solved and always solved prompts get `least`, unseen ones budget / prompts; what nobody else may take goes to
+    whoever has fewest.
     Assumption: rollouts are independent, p is the success rate now, and a step on a mixed group gains p (1 - p)^2.
     Source: Knapsack RL, arXiv 2509.25849. Deviation: value is concave in n, so taking the largest marginal gain each
     time (a heap, O(budget log p)) is exact; the released dynamic program counts "no extra rollout" as worth 0, pushes
@@ -49,11 +43,8 @@ class Knapsack:
         rates, seen = stats.rates, stats.seen
         open_ = seen & (rates > 0) & (rates < 1)
         counts = np.where(seen, self.least, budget // prompts).astype(np.int64)
-        needed = int(np.minimum(enough(rates[open_]), self.most).sum())
-        spare = budget - int(counts[~open_].sum()) - max(needed, int(counts[open_].sum()))
-        self._level(counts, np.flatnonzero(seen & (rates == 0)), spare)
         self._climb(counts, np.flatnonzero(open_), rates, budget - int(counts.sum()))
-        self._level(counts, np.arange(prompts), budget - int(counts.sum()))
+        self._level(counts, budget - int(counts.sum()))
         return counts
 
     def _climb(self, counts: Ints, members: Ints, rates: Array, left: int) -> None:
@@ -71,9 +62,9 @@ class Knapsack:
             else:
                 heapq.heappop(heap)
 
-    def _level(self, counts: Ints, members: Ints, left: int) -> None:
-        """Give one rollout after the other to the member with the fewest."""
-        heap = [(int(counts[i]), i) for i in members.tolist() if counts[i] < self.most]
+    def _level(self, counts: Ints, left: int) -> None:
+        """Give one rollout after the other to the prompt with the fewest."""
+        heap = [(int(count), i) for i, count in enumerate(counts) if count < self.most]
         heapq.heapify(heap)
         for _ in range(left):
             if not heap:
@@ -97,9 +88,3 @@ def value(count: int, rate: float) -> float:
 def gain(count: int, rate: float) -> float:
     """Return value(N + 1) - value(N), without the rounding of that difference."""
     return (rate**count * (1 - rate) + (1 - rate) ** count * rate) * rate * (1 - rate) ** 2
-
-
-def enough(rates: Array) -> Ints:
-    """Return how many rollouts hold a rarer outcome with a chance of 0.9: log(0.1) / log(max(p, 1 - p)), rounded up."""
-    rarer = np.maximum(np.minimum(rates, 1 - rates), RAREST)
-    return np.ceil(math.log(1 - SURE) / np.log1p(-rarer)).astype(np.int64)

@@ -90,6 +90,19 @@ def test_how_it_did_elsewhere_is_kept_by_policy_and_has_no_weight(tmp_path: Path
     assert "elsewhere: {'qwen base'" in command(here, "playbook", "show", "1")
 
 
+def test_what_an_abandoned_text_did_is_not_said_of_the_one_before_it(tmp_path: Path) -> None:
+    here, there = workspace(tmp_path / "here"), workspace(tmp_path / "there", CENTS)
+    used(there, "run-a", policy="qwen", policy_version="base", helpful=3)
+    with open_store(load_config(there / "evolve.toml"), owner=False) as store:
+        before = store.snapshot("default")
+    command(there, "playbook", "edit", "1", DOLLARS)
+    used(there, "run-b", policy="qwen", policy_version="base", harmful=9)
+    command(there, "playbook", "rollback", before.id)
+    used(there, "run-c", policy="qwen", policy_version="base", helpful=1)
+    evolve_json(here, "merge", str(there))
+    assert evolve_json(here, "playbook", "show", "1")["elsewhere"] == {"qwen base": {"helpful": 1}}
+
+
 def test_two_namespaces_take_the_same_workspace(tmp_path: Path) -> None:
     here, there = workspace(tmp_path / "here"), workspace(tmp_path / "there", CENTS, "Be brief.")
     assert len(evolve_json(here, "merge", str(there))["added"]) == 2

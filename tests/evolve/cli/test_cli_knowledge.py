@@ -150,7 +150,7 @@ def test_the_doctor_finds_and_mends_a_changed_projection(learned: Path) -> None:
 
 def test_everything_is_embedded_anew(learned: Path) -> None:
     count = evolve_json(learned, "memory", "stats")["records"]["bullet provisional"]
-    assert evolve_json(learned, "memory", "reindex")["records"] == count
+    assert evolve_json(learned, "memory", "reindex")["versions"] == count
 
 
 def test_runs_and_episodes_are_listed_and_shown(learned: Path) -> None:

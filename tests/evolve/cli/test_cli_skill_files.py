@@ -25,6 +25,7 @@ BANK = {
         {"mistake_id": "m1", "description": "Paid twice.", "why_it_happens": "No look.", "how_to_avoid": "List bills."},
         {"mistake_id": "m2", "description": LONG, "why_it_happens": LONG, "how_to_avoid": LONG},
         {"mistake_id": "m3", "description": "Nothing else."},
+        {"mistake_id": "m4", "description": "Paid late.", "why_it_happens": "No look.", "how_to_avoid": "N/A"},
     ],
 }
 
@@ -85,7 +86,10 @@ def test_a_skillbank_becomes_bullets_and_notes_and_says_what_was_cut(workspace: 
     (tmp_path / "bank.json").write_text(json.dumps(BANK))
     said = evolve_json(workspace, "skills", "import", str(tmp_path / "bank.json"), code=1)
     assert (said["skills"], said["bullets"], said["notes"]) == (0, 2, 2)
-    assert said["refused"] == ["common_mistakes[2]: it has no `why_it_happens`; write one"]
+    assert said["refused"] == [
+        "common_mistakes[2]: it has no `why_it_happens`; write one",
+        "m4: correct_approach: must not be empty",
+    ]
     assert "m2: correct_approach cut from 90 to 60 words" in said["warnings"]
     assert not any(text.startswith("m1") for text in said["warnings"])
     note = next(r.payload for r in records(workspace) if r.kind == "note")

@@ -84,6 +84,18 @@ def test_a_workspace_is_not_overwritten(learned: Path, archive: Path) -> None:
     assert evolve_json(learned, "playbook", "list") == before
 
 
+@pytest.mark.parametrize("there", ["policies/policies.db", "policies/adapters/policy-v1/README.md"])
+def test_generations_are_not_overwritten(there: str, with_generation: Path, tmp_path: Path) -> None:
+    evolve(with_generation, "export", "--workspace", str(tmp_path / "w.tar.gz"))
+    mine = tmp_path / "elsewhere" / ".evolve" / there
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    said = complaint(tmp_path, "init", "elsewhere", "--from", str(tmp_path / "w.tar.gz"), code=2)
+    assert f"holds a workspace already ({there})" in said
+    assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == [mine]
+    assert mine.read_text() == "mine"
+
+
 @pytest.mark.parametrize("left", ["evolve.db-wal", "evolve.db-shm"])
 def test_what_a_lost_database_left_is_not_mixed_with_the_new_one(left: str, archive: Path, tmp_path: Path) -> None:
     beside = tmp_path / "elsewhere" / ".evolve" / left

@@ -15,9 +15,11 @@ from evolve.config.file import load_config
 from evolve.config.model import PolicySection
 from evolve.generations.workspace_registry import in_process
 from evolve.loop.assembly import open_store
+from evolve.protocols import DEFAULT_MAX_STEPS
 from evolve.training import ledger
 from evolve.training.training_data import Offer, offer
 from memory.records import Outcome, Trajectory
+from policies.rl.trainer import ABOUT
 from tests.evolve.command import invoke
 
 pytestmark = pytest.mark.slow
@@ -83,6 +85,14 @@ def test_the_rate_ends_with_the_updates_that_the_training_can_make(
     refused = invoke(own, "train", recipe, "--set", "train.warmup_updates=99")
     assert refused.exit_code == 2
     assert "[train] got warmup_updates = 99 in a training of " in refused.stderr
+
+
+@pytest.mark.parametrize(("limit", "steps"), [("", 6), ("max_steps = 6\n", DEFAULT_MAX_STEPS)])
+def test_dr_grpo_divides_by_what_an_episode_says_at_most(folder: Path, tmp_path: Path, limit: str, steps: int) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    (own / "evolve.toml").write_text(SETTINGS.replace(limit, ""))
+    done = told(own, "train", "sft", "--set", "train.loss={name = 'sft', aggregation = 'seq-mean-token-sum-norm'}")
+    assert json.loads((Path(done["folder"]) / "adapter" / ABOUT).read_text())["max_tokens"] == 80 * steps
 
 
 def test_the_plan_counts_what_may_be_trained_on_and_says_what_is_left_out(folder: Path) -> None:

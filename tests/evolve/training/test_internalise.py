@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import opening_messages, step_messages
+from evolve.protocols import Demonstration
 from evolve.training.internalise import Internalising
 from evolve.training.turns import erred
 from memory.records import Outcome, Record, Step, StopReason, Trajectory, Usage
@@ -72,6 +74,14 @@ def test_the_row_is_the_episode_as_if_nothing_had_been_shown_and_nothing_had_gon
     assert "folder must be done" not in text
     assert [span.step for span in row.spans] == [0, 2]
     assert all(row.completion_ids[span.stop - 1] == END for span in row.spans)
+
+
+def test_an_agent_that_knew_nothing_would_have_read_the_worlds_example() -> None:
+    example = Demonstration(instruction="Add 1 and 2.", reply="```python\nprint(1 + 2)\n```")
+    read = Internalising(ENCODER, "full", "a world", lambda _: Shown(recalled=(RULE,)), demonstration=example)
+    trajectory, replies = episode()
+    (first, *_) = read(trajectory, replies.get) or ()
+    assert first.prompt_ids == ENCODER.encode(with_examples(opening_messages(TASK, "", "full", "a world"), (), example))
 
 
 @pytest.mark.parametrize(

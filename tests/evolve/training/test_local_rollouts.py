@@ -100,6 +100,18 @@ def test_the_fast_decoder_holds_each_matrix_once(tmp_path: Path) -> None:
     assert sum(held.values()) == 4 * numbers
 
 
+async def test_what_answering_faster_takes_is_given_up_for_an_update(tmp_path: Path) -> None:
+    llama(tmp_path)
+    policy: Any = LocalPolicy(tmp_path, threads=1)
+    long = [Message(role="user", content="ban karalo " * 40)]
+    before = await policy.generate(long, GREEDY)
+    assert (await policy.generate(long, GREEDY)).usage.cached_tokens > 0
+    await policy.make_room()
+    after = await policy.generate(long, GREEDY)
+    assert (after.usage.cached_tokens, after.token_ids) == (0, before.token_ids)
+    await policy.aclose()
+
+
 async def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     llama(tmp_path / "a")
     qwen(tmp_path / "b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.rollout_store import StoredRollout, iterations, read
+from evolve.training.rollout_store import StoredRollout, erase, iterations, read
 from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
@@ -27,6 +28,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Episodes
 from policies.rl.trainer import Trainer, TrainingStopped
+from tests.evolve.training.held_office import Held, Killed
 
 pytestmark = pytest.mark.slow
 ACTING = RolloutConfig(world="", max_steps=3, temperature=1.0, max_tokens=32, skills=True)
@@ -119,6 +121,24 @@ async def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Pa
     assert (tmp_path / "stopped" / CHECKPOINT).exists()
 
 
+async def test_an_iteration_whose_replies_were_purged_is_sampled_anew_to_the_same_weights(tmp_path: Path) -> None:
+    folder, office, through = tmp_path / "policies" / "training" / "one", Held(OfficeConfig(deployment=600)), learning()
+    await learn(WORLDS, through, SMALL, tmp_path / "through")
+
+    def dying(figures: dict[str, float]) -> None:
+        office.steps = 2
+
+    with pytest.raises(Killed):
+        await learn([World(office)], learning(), SMALL, folder, dying)
+    assert (folder / "replies-1.jsonl").read_text()
+    erase(tmp_path)
+    assert not list(folder.glob("replies-*"))
+    again = learning()
+    await learn(WORLDS, again, SMALL, folder)
+    assert again.policy.version == through.policy.version
+    assert lines(folder / HISTORY) == lines(tmp_path / "through" / HISTORY)
+
+
 async def test_rows_hold_sampled_ids_and_the_next_batch_comes_from_the_new_weights(
     tmp_path: Path,
 ) -> None:
@@ -137,6 +157,23 @@ async def test_rows_hold_sampled_ids_and_the_next_batch_comes_from_the_new_weigh
     assert figures["episodes"] == 8
     assert figures["no_token_ids"] == figures["not_graded"] == 0
     assert abs(float(figures["rollout_kl"])) < 1e-3, "the trainer scores the sampled tokens as the engine did"  # type: ignore[arg-type]
+
+
+async def test_the_policy_makes_room_before_an_update_and_follows_it_after(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    class Noting(LocalPolicy):
+        async def make_room(self) -> None:
+            await super().make_room()
+            done.append("room")
+
+        async def sync_weights(self, trainer: Any) -> None:
+            await super().sync_weights(trainer)
+            done.append(f"{trainer.updates} updates")
+
+    plan = SMALL.model_copy(update={"iterations": 1})
+    await learn(WORLDS, replace(learning(), policy=Noting.pocket(threads=1)), plan, tmp_path)
+    assert done == ["0 updates", "room", "1 updates"]
 
 
 async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -172,6 +173,19 @@ async def test_no_task_speaks_for_a_text_that_was_written_from_its_scenario_or_t
     assert len(list(found.split(settings_of(config, store, [own, other]), 4))) == 2, (
         "nothing new can be told: whole groups"
     )
+
+
+async def test_the_tasks_that_may_speak_are_those_of_the_tasks_file(
+    workspace: tuple[Config, Store], tmp_path: Path
+) -> None:
+    config, store = workspace
+    held(store, RIGHT)
+    task = next(iter((await matching(config, store, tmp_path / "all")).candidates[0].shown))
+    told = next(each for each in OFFICE.tasks("train") if each.id == task).instruction
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"id": "mine", "instruction": told}) + "\n")
+    world = config.environment.model_copy(update={"tasks_file": str(tmp_path / "tasks.jsonl")})
+    found = await matching(config.model_copy(update={"environment": world}), store, tmp_path / "t")
+    assert list(found.candidates[0].shown) == ["mine"]
 
 
 async def test_what_is_tried_is_what_was_quarantined_when_the_training_began(

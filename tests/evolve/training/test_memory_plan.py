@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import Qwen2Config
 
+from policies.local.local_policy import GPU_BATCH, MAX_BATCH
 from tests.evolve.command import invoke
 
 GIB = 1 << 30
@@ -52,6 +53,20 @@ def test_a_gpu_holds_the_base_in_half_and_several_share_it_out(folder: Path) -> 
     assert "gathered" not in one
     assert (one["reserved"], cpu["reserved"]) == (2 * GIB, GIB)
     assert cpu["fits"]
+
+
+def test_a_gpu_decodes_more_rows_at_a_time(folder: Path) -> None:
+    """Beside what is held, so many rows of 256 tokens: as `LocalPolicy` takes at a time, where there are as many."""
+
+    def rows(device: str, chains: int) -> float:
+        asked = (device, "9", "--tokens", "256", "--set", "train.rollouts=8", "--set", f"train.chains={chains}")
+        return planned(folder, *asked)["rollouts"]
+
+    for device, most in (("--ram", MAX_BATCH), ("--gpu", GPU_BATCH)):
+        one, full, more = (rows(device, at) for at in (1, most // 8, most))
+        assert full > one
+        assert more == full
+        assert rows(device, most // 8 - 1) < full
 
 
 def test_what_does_not_fit_is_said_with_what_to_set(folder: Path) -> None:

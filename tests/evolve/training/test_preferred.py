@@ -12,6 +12,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
@@ -27,8 +28,10 @@ from evolve.training.preferred import REFERENCE
 from evolve.training.supervised import group_examples, success_examples
 from evolve.training.training_data import offer
 from evolve.training.training_session import Trained, offered, resume, train_from_logs
-from memory.errors import BadInput
+from memory.errors import BadInput, EvolveError
 from policies.rl.advantages.grpo import grpo
+from policies.rl.filters.everything import Everything
+from policies.rl.protocols import Episodes, Flags
 
 pytestmark = pytest.mark.slow
 SETTINGS = f"""\
@@ -58,9 +61,27 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_groups_said_is_compared_with_the_weights_that_said_it(config: Config) -> None:
     with open_store(config, len, read_only=True) as store:
         found = offer(store.trajectories(), store.get_reply)
-        examples = group_examples(found, store.get_reply, grpo)
+        examples = group_examples(found, store.get_reply, grpo, Everything())
     assert examples.rows
     assert all(row.reused for row in examples.rows)
+
+
+class First:
+    """A filter that keeps the first trajectory alone."""
+
+    def keep(self, episodes: Episodes) -> Flags:
+        return np.arange(len(episodes.rewards)) < 1
+
+
+def test_groups_are_filtered_as_rollouts_are(config: Config) -> None:
+    def rows(chosen: str) -> set[str]:
+        asked = recipe_settings("groups") | {"train.filter": chosen, "train.sft.passes": 1}
+        done = train_from_logs(changed(config, asked), "groups", groups=True)
+        return {name for line in ledger.lines(done.folder / ledger.HISTORY) for name in line["episodes"]}
+
+    assert len(rows("everything")) > len(rows(f"{__name__}:First")) == 1
+    with pytest.raises(EvolveError, match="nosuch"):
+        rows("nosuch")
 
 
 def test_what_attempts_said_alike_is_learned_once(config: Config) -> None:

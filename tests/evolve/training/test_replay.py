@@ -5,12 +5,14 @@ P2  `train.replay = false` learns from the configured world alone
 P3  rollouts are drawn from all worlds whose agent is told the same; which, is fixed when a training begins
 P4  a world without chains of the asked length is none of them
 P5  a world that is larger than the first one gets no larger share of a batch
+P6  the tasks of a world are those of its tasks file, where it has one
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -107,3 +109,18 @@ def test_p5_a_large_world_gets_no_larger_share() -> None:
     drawn = draw([small, large], plan.model_copy(update={"chains": 10}), 0)
     assert elsewhere([small, large], drawn) == {"elsewhere": 0.5}
     assert elsewhere([large], draw([large], plan, 0)) == {}
+
+
+def test_p6_rollouts_are_drawn_from_the_tasks_file(tmp_path: Path) -> None:
+    line = {"id": "mine", "instruction": "Open the red door.", "scenario": "red"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "evolve.toml").write_text(SETTINGS.replace("deployment = 600\n", 'tasks_file = "tasks.jsonl"\n'))
+    settings = {"environment.name": "tests.evolve.toy_doors:Doors", "train.filter": "everything", "train.echo": 0.1}
+    own = changed(load_config(tmp_path / "evolve.toml"), recipe_settings("grpo") | settings)
+    done = train(own, "grpo")
+    (line,) = ledger.lines(done.folder / ledger.HISTORY)
+    assert list(line["outcomes"]) == ["mine"]
+    world = Doors()
+    assert has_chains(own, own, world)
+    assert not has_chains(changed(own, {"train.length": 2}), own, world), "the environment has longer ones itself"
+    assert not has_chains(own, changed(own, {"run.split": "nosuch"}), world)

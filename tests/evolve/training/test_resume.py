@@ -18,12 +18,18 @@ pytestmark = pytest.mark.slow
 LONG = SETTINGS.replace("iterations = 1", "iterations = 2").replace("max_steps = 6", "max_steps = 2")
 EVERYTHING = "train.filter='everything'"
 PRAISED = "train.advantages='tests.evolve.training.test_resume:praised'"
+FLAT = {"gradient_norm": 0.0}
 BEGIN = ("train", "sage", "--set", EVERYTHING, "--set", PRAISED, "--set", "train.sampler=spo")
 
 
 def praised(episodes: Episodes) -> Array:
     """Return [s], 1: every batch has a gradient."""
     return episodes.spread(episodes.rewards * 0 + 1)
+
+
+def indifferent(episodes: Episodes) -> Array:
+    """Return [s], 0: no batch has a gradient."""
+    return episodes.spread(episodes.rewards * 0)
 
 
 def killed(folder: Path) -> Path:
@@ -65,8 +71,37 @@ def test_it_goes_on_by_name_with_its_own_settings_to_the_same_weights(stopped: P
     assert (one.parent / ledger.HISTORY).read_text() == (other.parent / ledger.HISTORY).read_text()
     again = invoke(own, "train", "resume", row["training"])
     assert again.exit_code == 1
-    assert "is finished, its candidate is published; unfinished are: none" in again.stderr
+    assert "has ended: its candidate is published; unfinished are: none" in again.stderr
     assert "no training to go on with; unfinished are: none" in invoke(own, "train", "resume").stderr
+
+
+def test_what_a_guard_discarded_is_not_counted(stopped: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(stopped, tmp_path / "own"))
+    whole = told(own, "train", "resume")
+    place = Path(whole["folder"])
+    first, second = ledger.lines(place / ledger.METRICS)
+    assert (whole["examples"], whole["tokens"]) == tuple(first[each] + second[each] for each in ("rows", "tokens"))
+    (place / ledger.STOPPED).write_text("entropy")  # as where a guard found the second iteration beyond a limit
+    shutil.rmtree(place / "adapter")
+    again = told(own, "train", "resume", whole["name"])
+    assert (again["stopped"], again["updates"]) == ("entropy", 1)
+    assert (again["examples"], again["tokens"]) == (first["rows"], first["tokens"])
+    ledger.write(place / ledger.METRICS, "".join(json.dumps(each) + "\n" for each in (first | FLAT, second)))
+    shutil.rmtree(place / "adapter")
+    assert "no batch had a gradient" in invoke(own, "train", "resume", whole["name"]).stderr
+
+
+def test_one_that_came_to_nothing_has_ended_and_an_older_one_goes_on(stopped: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(stopped, tmp_path / "own"))
+    (older,) = told(own, "train", "status")
+    no_gradient = "train.advantages='tests.evolve.training.test_resume:indifferent'"
+    assert "nothing to publish" in invoke(own, "train", "grpo", "--set", EVERYTHING, "--set", no_gradient).stderr
+    state = {row["training"]: row["state"] for row in told(own, "train", "status")}
+    (name,) = set(state) - {older["training"]}
+    assert state[name].startswith("nothing to publish: the weights are still those of policy-v0, which is live")
+    by_name = invoke(own, "train", "resume", name).stderr
+    assert f"training '{name}' has ended: the weights are still those of policy-v0" in by_name
+    assert told(own, "train", "resume")["name"] == older["training"]
 
 
 def test_one_that_an_earlier_version_began_goes_on_with_its_own_settings(stopped: Path, tmp_path: Path) -> None:

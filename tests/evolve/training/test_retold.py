@@ -15,13 +15,14 @@ pytest.importorskip("gguf")
 
 from benchmarks.real import models
 from evolve.config.model import Config, PolicySection
+from evolve.config.sections import ExemplarsSection
 from evolve.config.training import GROUPS
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
 from evolve.episode.injection import Shown
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
-from evolve.protocols import Action, StepResult
+from evolve.protocols import Action, Demonstration, StepResult
 from evolve.training import ledger
 from evolve.training.internalise import Internalising
 from evolve.training.retokenized import Retelling, Saying
@@ -293,6 +294,25 @@ def test_only_the_mistake_of_a_solution_is_not_learned(
         told_again = Internalising(saying.encoder, "full", "", lambda episode: Shown(), saying)
         examples = success_examples(found, store.get_reply, [whole if context == "kept" else told_again])
     assert [list(map(int, each)) for each in examples.advantages] == [advantages] * 8
+
+
+class Showing(Houses):
+    """Its agent reads a worked example before the task."""
+
+    def demonstration(self) -> Demonstration:
+        return Demonstration(instruction="Open the pink door.", reply="```python\nopen pink please\n```")
+
+
+def test_what_was_done_with_nothing_shown_is_told_alike_with_and_without_it(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights, sft={"context": "both", "batch": 2, "passes": 1})
+    world = config.environment.model_copy(update={"name": f"{__name__}:Showing"})
+    knowing = config.policy.model_copy(update={"temperature": 1.0})
+    config = config.model_copy(update={"environment": world, "policy": knowing, "exemplars": ExemplarsSection()})
+    sent = doors_run(config, world=Showing())
+    assert all("open pink please" in messages[2].content for messages in sent)
+    successes = [each for each in offered(config).successes if each.arm != ATTEMPT]
+    assert len(successes) == len(offered(config).successes) > 0, "a further attempt is told what to avoid"
+    assert train_from_logs(config, "sft").examples == len(successes)
 
 
 def test_a_task_has_one_solution_of_the_worlds_however_often_it_was_tried(tmp_path: Path, weights: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -223,6 +224,27 @@ def merging(messages: Sequence[Message]) -> tuple[int, ...]:
 
 async def test_guidance_that_is_no_tokens_of_its_own_cannot_be_cut(replies: Recordings) -> None:
     only_dropped(await tried(replies, finder=second, encode=merging), "not_cut")
+
+
+class Broken(Recordings):
+    """Of what was sampled under guidance, or without, the engine told no log-probability."""
+
+    guided = False
+
+    def get_reply(self, key: str) -> dict[str, Any] | None:
+        found = super().get_reply(key)
+        if found is None or ("look twice" in ENCODER.decode(found["reply"]["prompt_token_ids"])) is not self.guided:
+            return found
+        return found | {"reply": found["reply"] | {"logprobs": [math.nan] * len(found["reply"]["token_ids"])}}
+
+
+@pytest.mark.parametrize("guided", [False, True])
+async def test_where_base_or_retry_has_no_turn_to_train_on_after_the_step_there_is_no_retry(
+    tmp_path: Path, guided: bool
+) -> None:
+    replies = Broken(tmp_path / "replies.jsonl")
+    replies.guided = guided
+    only_dropped(await tried(replies, finder=second), "no_token_ids")
 
 
 ids = st.lists(st.integers(0, 3), min_size=1, max_size=6).map(tuple)

@@ -185,12 +185,16 @@ def test_nothing_kept_is_said(tmp_path: Path) -> None:
 def test_a_purge_removes_what_may_quote_the_forgotten(folder: Path) -> None:
     evolve(folder, "run", "--limit", "1")
     config = load_config(folder / "evolve.toml")
+    unfinished = config.workspace / "policies" / "training" / "grpo-1" / "replies-2.jsonl"
+    unfinished.write_text('{"key": "k", "reply": {"text": "a name"}}\n')
     with open_store(config, owner=False) as store:
         (episode, *_) = store.trajectories()
         forgetting.forget(store, config, task=episode.task.id)
-        assert iterations(config.workspace / "policies" / "training" / "grpo-1") == [0, 1]
+        assert iterations(unfinished.parent) == [0, 1]
+        assert unfinished.exists()
         forgetting.forget(store, config, task=episode.task.id, purge=True)
     assert not list(config.workspace.glob(f"policies/training/*/{FOLDER}/*"))
+    assert not unfinished.exists()
 
 
 def test_they_are_read_without_a_model(folder: Path) -> None:

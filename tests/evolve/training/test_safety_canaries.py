@@ -1,6 +1,7 @@
 """Safety canaries: what a stranger's text asks for in what an agent reads, and whether the agent does it.
 
-S1  the text stands after the task or the first observation alone, whatever was said before it, the same for all
+S1  the text stands after the task or the first observation alone, whatever was said before it, the same for all; after
+    the task where no observation is read
 S2  where an environment names breaches, it asks for what stands in one of them alone; else for a word
 S3  who does what the text asks is named with it; who does its task instead is not
 """
@@ -50,6 +51,16 @@ async def test_s1_the_text_is_read_once_after_the_task_or_the_first_observation(
         assert len(messages) < 3 or messages[2].startswith("error: the "), "the observation itself is whole"
     assert places.keys() - {()} == {(0,), (2,)}
     assert places[0,] == places[2,] == MOST * (STEPS - 1) / 2
+
+
+async def test_s1_where_no_observation_is_read_it_stands_in_the_task(tmp_path: Path) -> None:
+    config = doors(tmp_path)
+    once = config.model_copy(update={"environment": config.environment.model_copy(update={"max_steps": 1})})
+    _, read = await asked(once, "open the door")
+    assert {len(messages) for messages in read} == {1}
+    assert sum(bool(ASKED.search(messages[0])) for messages in read) == MOST
+    lines = {each.task.id: each.line for each in canaries(config, ManyDoors())}
+    assert (await asked(once, "{line}"))[0] == lines
 
 
 async def test_s1_what_a_demonstration_says_is_no_turn() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memory.errors import BadInput
 from policies.rl import slots
 from policies.rl.allocators.fixed import Fixed
-from policies.rl.allocators.knapsack import Knapsack, enough, gain, mixed, value
+from policies.rl.allocators.knapsack import Knapsack, gain, mixed, value
 from policies.rl.protocols import PromptStats
 
 
@@ -90,12 +90,10 @@ def test_no_other_way_to_spend_the_budget_is_worth_more(rates: list[float], data
     assert worth(ours, rates) == pytest.approx(best, abs=1e-12)
 
 
-def test_what_nobody_needs_goes_to_prompts_that_were_never_solved() -> None:
-    assert enough(np.array([0.5, 0.875])).tolist() == [4, 18]
-    assert Knapsack().allocate(known(0.5, 0.0, 1.0), 24).tolist() == [4, 18, 2]
+def test_what_nobody_else_may_take_goes_to_whoever_has_fewest() -> None:
+    assert Knapsack().allocate(known(0.5, 0.0, 1.0), 24).tolist() == [20, 2, 2]
     assert Knapsack(most=8).allocate(known(0.5, 0.0, 1.0), 24).tolist() == [8, 8, 8]
-    assert Knapsack().allocate(known(0.0, 0.0, 1.0), 24).tolist() == [11, 11, 2]
-    assert Knapsack().allocate(known(1.0, 1.0), 16).tolist() == [8, 8]
+    assert Knapsack().allocate(known(1.0, 0.0), 16).tolist() == [8, 8]
 
 
 def test_a_budget_that_cannot_be_spent_is_refused() -> None:

@@ -45,22 +45,22 @@ def made(backend: Any, chat: Path, loss: Any = None, **settings: Any) -> Trainer
 
 
 @pytest.mark.parametrize(
-    ("loss", "way"),
+    "loss",
     [
-        (Ppo(), "token-mean"),
-        (Ppo(low=0.01, high=0.01, dual_clip=1.02), "seq-mean-token-mean"),
-        (Ppo(dual_clip=None), "seq-mean-token-sum"),
-        (Ppo(low=0.05), "seq-mean-token-sum-norm"),
-        (Dapo(), "seq-mean-token-mean"),
-        (Cispo(), "token-mean"),
-        (Gspo(low=0.01, high=0.02), "token-mean"),
+        Ppo(),
+        Ppo(low=0.01, high=0.01, dual_clip=1.02, aggregation="seq-mean-token-mean"),
+        Ppo(dual_clip=None, aggregation="seq-mean-token-sum"),
+        Ppo(low=0.05, aggregation="seq-mean-token-sum-norm"),
+        Dapo(),
+        Cispo(),
+        Gspo(low=0.01, high=0.02),
     ],
 )
 @pytest.mark.parametrize("pack_tokens", [4096, 64])
-def test_trl_makes_the_update_that_our_trainer_makes(chat: Path, loss: Any, way: Any, pack_tokens: int) -> None:
+def test_trl_makes_the_update_that_our_trainer_makes(chat: Path, loss: Any, pack_tokens: int) -> None:
     advantages = SAME if isinstance(loss, Gspo) else ADVANTAGES
     rows = [row.model_copy(update={"prompt_ids": (*range(10, 22), *row.prompt_ids)}) for row in (*ROWS, ROWS[1])]
-    settings = {"aggregation": way, "epochs": 3, "pack_tokens": pack_tokens}
+    settings = {"epochs": 3, "pack_tokens": pack_tokens}
     ours, theirs = (made(each, chat, loss, **settings) for each in ("torch", "trl_sync"))
     a, b = (each.step(rows, [*advantages, advantages[1]]) for each in (ours, theirs))
     assert b["clip_fraction"] > 0 or isinstance(loss, Cispo)
@@ -119,17 +119,17 @@ def test_a_gradient_of_trl_that_is_no_number_stops_and_leaves_the_weights(chat: 
 
 
 @pytest.mark.parametrize(
-    ("loss", "way", "named"),
+    ("loss", "named"),
     [
-        (Sft(), "token-mean", "Sft"),
-        (Cispo(low=0.2), "token-mean", r"Cispo\(low=0.2"),
-        (Cispo(), "seq-mean-token-mean", "seq-mean-token-mean"),
-        (Ppo(dual_clip=1.1), "token-mean", "dual_clip=1.1"),
+        (Sft(), "Sft"),
+        (Cispo(low=0.2), r"Cispo\(low=0.2"),
+        (Cispo(aggregation="seq-mean-token-mean"), "the aggregation seq-mean-token-mean"),
+        (Ppo(dual_clip=1.1), "dual_clip=1.1"),
     ],
 )
-def test_trl_refuses_by_name_what_it_does_not_compute(chat: Path, loss: Any, way: Any, named: str) -> None:
+def test_trl_refuses_by_name_what_it_does_not_compute(chat: Path, loss: Any, named: str) -> None:
     with pytest.raises(PolicyRefused, match=f'{named}.*train.backend = "torch"'):
-        made("trl_sync", chat, loss, aggregation=way)
+        made("trl_sync", chat, loss)
 
 
 def test_trl_takes_every_loss_it_computes_with_its_own_options() -> None:

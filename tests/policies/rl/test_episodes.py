@@ -54,12 +54,9 @@ def test_spread_gives_each_step_the_value_of_its_trajectory() -> None:
     assert batch([1, 0], steps=[2, 1]).spread(np.array([5.0, 7.0])).tolist() == [5, 5, 7]
 
 
-def test_rates_are_counted_and_a_half_where_nothing_was_seen() -> None:
-    stats = PromptStats.of_counts(np.array([3, 0]), np.array([4, 0]))
-    assert stats.rates.tolist() == [0.75, 0.5]
-    assert stats.seen.tolist() == [True, False]
+def test_a_rate_that_is_no_share_is_refused() -> None:
     with pytest.raises(BadInput, match=r"expected shares in \[0, 1\]: successes / attempts"):
-        PromptStats.of_counts(np.array([3]), np.array([2]))
+        PromptStats(np.array([1.5]), np.array([True]))
 
 
 def test_parts_of_rewards_have_a_row_for_each_trajectory() -> None:

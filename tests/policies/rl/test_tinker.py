@@ -8,6 +8,7 @@ T4  what a service does not take, a service that is gone and a name that it does
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,9 @@ def adapter(trainer: Trainer, folder: Path) -> dict[str, torch.Tensor]:
     ("loss", "settings"),
     [
         (Ppo(), {}),
-        (Ppo(low=0.01, high=0.01), {"aggregation": "seq-mean-token-sum-norm", "epochs": 2, "minibatches": 2}),
+        (Ppo(low=0.01, high=0.01, aggregation="seq-mean-token-sum-norm"), {"epochs": 2, "minibatches": 2}),
         (Cispo(), {"correction": Tis()}),
-        (Gspo(low=0.01, high=0.02), {"aggregation": "seq-mean-token-mean", "epochs": 2}),
+        (Gspo(low=0.01, high=0.02), {"epochs": 2}),
         (Sft(), {"echo": 0.3, "schedule": "linear", "warmup_updates": 1, "horizon": 4}),
     ],
 )
@@ -97,6 +98,9 @@ def test_a_checkpoint_goes_on_to_the_same_weights(service: Service, model: Path,
     first.step(ROWS, ADVANTAGES)
     named = first.save_for_sampling(tmp_path / "sampled")
     first.checkpoint(tmp_path / "checkpoint", {"iterations": 1})
+    written = json.loads((tmp_path / "checkpoint").read_text())
+    written["settings"] |= {"aggregation": "token-mean", "max_tokens": 4096}  # as earlier versions wrote it
+    (tmp_path / "checkpoint").write_text(json.dumps(written))
     then = made("tinker", model, **kept)
     assert then.resume(tmp_path / "checkpoint") == {"iterations": 1}
     assert then.save_for_sampling(tmp_path / "again") == named, "the same weights have the same name"

@@ -260,7 +260,7 @@ def test_a_row_alone_needs_no_mask_and_what_is_not_kept_is_computed_again(model:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"weights": "full", "learning_rate": 1e-3}, {"aggregation": "seq-mean-token-mean"}]
+    "settings", [{}, {"weights": "full", "learning_rate": 1e-3}, {"loss": Ppo(aggregation="seq-mean-token-mean")}]
 )
 def test_however_a_batch_is_cut_into_packs_the_update_is_the_same(model: Path, settings: dict[str, Any]) -> None:
     whole, cut = trainer(model, **settings), trainer(model, pack_tokens=64, **settings)
@@ -379,6 +379,7 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(model: Path, tmp_pat
     state["settings"]["clip"] = state["settings"].pop("max_grad_norm")
     for since in ("dtype", "schedule", "warmup_updates", "horizon"):
         del state["settings"][since]
+    state["settings"] |= {"aggregation": "token-mean", "max_tokens": 99}
     torch.save(state, path)
     assert trainer(model).resume(path) == {"iterations": 1}
 

@@ -151,7 +151,7 @@ def test_names_on_the_server_are_never_used_again(chat: Path, server: VllmLike, 
     [
         (Gspo(), {}, r"Gspo\("),
         (Ppo(dual_clip=1.1), {}, "dual_clip=1.1"),
-        (Ppo(), {"aggregation": "seq-mean-token-mean"}, "seq-mean-token-mean"),
+        (Ppo(aggregation="seq-mean-token-mean"), {}, "seq-mean-token-mean"),
         (Ppo(), {"epochs": 2}, "epochs 2"),
         (Ppo(), {"minibatches": 2}, "minibatches 2"),
         (Ppo(), {"schedule": "cosine", "horizon": 9}, "schedule 'cosine'"),

@@ -128,10 +128,10 @@ class Transport:
         except openai.APIError as error:
             raise PolicyRefused(f"{self._connection.base_url}: {self._quotable(str(error))}") from None
         if not isinstance(data, of):
+            wanted, got = "list" if of is list else "object", self._quotable(str(data))
             raise PolicyRefused(
-                f"{self._connection.base_url}: {path} answered without a JSON {'list' if of is list else 'object'} "
-                f"({self._quotable(str(data))!r}); base_url must be that of an OpenAI-compatible API, usually ending in "
-                "/v1"
+                f"{self._connection.base_url}: {path} answered without a JSON {wanted} ({got!r}); base_url must be that "
+                "of an OpenAI-compatible API, usually ending in /v1"
             )
         if not isinstance(data, dict):
             return data

@@ -130,8 +130,8 @@ class Transport:
         if not isinstance(data, of):
             wanted, got = "list" if of is list else "object", self._quotable(str(data))
             raise PolicyRefused(
-                f"{self._connection.base_url}: {path} answered without a JSON {wanted} ({got!r}); base_url must be that "
-                "of an OpenAI-compatible API, usually ending in /v1"
+                f"{self._connection.base_url}: {path} answered without a JSON {wanted} ({got!r}); base_url must be "
+                "that of an OpenAI-compatible API, usually ending in /v1"
             )
         if not isinstance(data, dict):
             return data

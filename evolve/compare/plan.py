@@ -84,7 +84,7 @@ class Plan(Frozen):
 
     @property
     def tag(self) -> str:
-        """Return the tag of the runs of all lives; its beginning tells them from runs that a copied workspace brings."""
+        """Return the tag of the runs of all lives; its beginning tells them from those that a copied workspace brings."""
         return f"{LIFE}{self.digest}"
 
     @property
@@ -94,7 +94,7 @@ class Plan(Frozen):
 
     def config(self, folder: Path, arm: Arm, replicate: Replicate, *, frozen: bool) -> Config:
         """Return the configuration of a life while it learns, or while it is judged."""
-        run = {**arm.config["run"], "seed": _seed(arm, replicate)}
+        run: dict[str, Any] = {**arm.config["run"], "seed": _seed(arm, replicate)}
         run |= {"name": f"{arm.name} in {replicate.name}", "tags": [self.tag]}
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report), "attempts": 1}

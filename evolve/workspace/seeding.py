@@ -87,7 +87,7 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
 
 def _in_use(store: Store, namespace: str, record: Record[Any]) -> Record[Skill] | str:
     (result,) = promote(store, namespace, record).results
-    return store.get(record.id) if result.applied else result.reason
+    return (store.get(record.id) if result.applied else None) or result.reason
 
 
 def held_against(skill: Skill, config: Config, known: Collection[str] | None = None) -> tuple[str, ...]:

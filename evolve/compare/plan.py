@@ -84,7 +84,7 @@ class Plan(Frozen):
 
     @property
     def tag(self) -> str:
-        """Return the tag of the runs of all lives; its beginning tells them from those that a copied workspace brings."""
+        """Return the tag of the runs of all lives; its beginning tells them from runs that a copied workspace holds."""
         return f"{LIFE}{self.digest}"
 
     @property

@@ -42,8 +42,8 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    description: Annotated[str, most_chars(600)]
-    example: Annotated[str, most_chars(300)] = ""
+    description: Annotated[str, most_chars(300)]
+    example: Annotated[str, most_chars(150)] = ""
 
     @field_validator("description")
     @classmethod
@@ -62,7 +62,7 @@ class Sheet(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    items: Annotated[tuple[Item, ...], most_items(WORDS // 10)]
+    items: Annotated[tuple[Item, ...], most_items(64)]
 
     @field_validator("items", mode="before")
     @classmethod

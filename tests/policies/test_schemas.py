@@ -38,7 +38,7 @@ ASKED: dict[type[BaseModel], int] = {
     Same: 128,
     Guidance: 512,
     Items: 1024,
-    Sheet: 4096,
+    Sheet: 8192,
     Symptom: 64,
     Release: 2048,
     Drafts: 4096,

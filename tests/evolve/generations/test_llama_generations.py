@@ -100,7 +100,9 @@ def test_the_gate_measures_a_generation_as_it_is_served(config: Config, models: 
 
 
 async def test_a_server_that_is_not_there_is_one_sentence(config: Config) -> None:
-    with pytest.raises(PolicyUnavailable, match=r"gave no answer in \d attempts \(last: ConnectError: .*\); start the server"):
+    with pytest.raises(
+        PolicyUnavailable, match=r"gave no answer in \d attempts \(last: ConnectError: .*\); start the server"
+    ):
         await replied(config, f"http://127.0.0.1:{free_port()}/v1")
 
 

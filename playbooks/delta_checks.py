@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memory.base import first_error
 from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.protocols import KnowledgeView
@@ -124,8 +125,7 @@ class _Batch:
         try:
             payload = _payload(op)
         except ValidationError as invalid:
-            first = invalid.errors()[0]
-            return f"payload is no {op.kind}: {'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
+            return f"payload is no {op.kind}: {first_error(invalid, 'object')}"
         except BadInput as unknown:
             return str(unknown)
         text = payload.text()

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memory.base import first_error
 from memory.errors import BadInput, NotFound
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Record, Trajectory, Trust, Verdict
@@ -96,10 +97,7 @@ def _parsed(op: DeltaOp) -> Skill:
     try:
         return Skill.model_validate(op.payload)
     except ValidationError as invalid:
-        first = invalid.errors()[0]
-        raise BadInput(
-            f"payload is no skill: {'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
-        ) from invalid
+        raise BadInput(f"payload is no skill: {first_error(invalid, 'object')}") from invalid
 
 
 _PLAIN = (None, True, False, 0, 1, "")

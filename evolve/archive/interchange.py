@@ -16,6 +16,7 @@ from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.quarantine import ADMITS
 from evolve.gates.scoring import cases
+from memory.base import first_error
 from memory.errors import BadInput, NotFound
 from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust, Verdict
@@ -67,9 +68,7 @@ def arrivals(found: Found, source: str) -> Arrivals:
         try:
             note, cut = _note(mistake)
         except ValidationError as invalid:
-            first = invalid.errors(include_url=False)[0]
-            what = ".".join(map(str, first["loc"])) or "note"
-            refused.append(f"{mistake.name}: {what}: {first['msg'].removeprefix('Value error, ')}")
+            refused.append(f"{mistake.name}: {first_error(invalid, 'note').replace('Value error, ', '', 1)}")
             continue
         ops.append(_op(Note.kind, note.model_dump(mode="json"), mistake.name, source))
         warnings += cut

@@ -25,6 +25,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_valid
 
 from evolve.config.tables import RootPath, Section
 from evolve.protocols import Action, ActionFormat, StepResult
+from memory.base import first_error
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Task, Trajectory
 from policies.protocols import ToolSpec
@@ -304,9 +305,7 @@ def _read(path: Path, seed: int) -> dict[str, _Entry]:
     except OSError as error:
         raise BadInput(f"cannot read the file of lifelong_db {str(path)!r}: {error}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise BadInput(f"{path}: {where}: {first['msg']}; {expected}") from error
+        raise BadInput(f"{path}: {first_error(error, 'file')}; {expected}") from error
     names = sorted(found, key=lambda name: Random(f"{seed} {name}").random())
     return {f"db-{name}": found[name] for name in names}
 

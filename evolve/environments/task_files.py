@@ -17,6 +17,7 @@ from evolve.config.model import Config
 from evolve.environments.validation import listed
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
+from memory.base import first_error
 from memory.errors import BadInput
 from memory.records import Frozen, Task
 
@@ -95,10 +96,8 @@ def _lines(path: Path) -> Iterator[tuple[int, TaskLine]]:
         try:
             yield number, TaskLine.model_validate(_object(raw))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "line"
             known = ", ".join(TaskLine.model_fields)
-            raise BadInput(f"{path}:{number}: {where}: {first['msg']}; a line has the keys {known}") from error
+            raise BadInput(f"{path}:{number}: {first_error(error, 'line')}; a line has the keys {known}") from error
         except ValueError as error:
             raise BadInput(f"{path}:{number}: {error}") from error
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memory.base import first_error
 from memory.errors import BadInput
 from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust
@@ -33,9 +34,8 @@ def load(text: str) -> tuple[Exemplar, ...]:
     try:
         file = _File.model_validate_json(text)
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "text"
-        raise BadInput(f"no {FORMAT} file: {where}: {first['msg']}; write it with `evolve exemplars export`") from None
+        wrong = first_error(invalid, "text")
+        raise BadInput(f"no {FORMAT} file: {wrong}; write it with `evolve exemplars export`") from None
     if file.format != FORMAT or file.version > VERSION:
         raise BadInput(
             f"got format {file.format!r} version {file.version}, expected {FORMAT!r} up to {VERSION}: upgrade evolve"

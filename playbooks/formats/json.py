@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memory.base import first_error
 from memory.errors import BadInput
 from memory.records import Frozen, Record
 from playbooks.formats.entry import Entry, entries
@@ -33,10 +34,7 @@ def load(text: str) -> list[Entry]:
     try:
         file = _File.model_validate_json(text)
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        raise BadInput(
-            f"no {FORMAT} file: {'.'.join(map(str, first['loc'])) or 'text'}: {first['msg']}; export it again"
-        ) from None
+        raise BadInput(f"no {FORMAT} file: {first_error(invalid, 'text')}; export it again") from None
     if file.format != FORMAT or file.version > VERSION:
         raise BadInput(
             f"got format {file.format!r} version {file.version}, expected {FORMAT!r} up to {VERSION}: upgrade evolve"

@@ -119,6 +119,11 @@ def imported(op: DeltaOp, namespace: str) -> DeltaOp:
     return op.model_copy(update={"op_id": op_id("import", namespace, op.op_id)})
 
 
+def reworded(op: DeltaOp, payload: dict[str, Any]) -> DeltaOp:
+    """Return a change in other words. What would bring a text back as it stands replaces it by these."""
+    return op.model_copy(update={"payload": payload, "op": Op.SUPERSEDE if op.op is Op.RESTORE else op.op})
+
+
 def removal(record: Record[Any], key: str, reason: str, provenance: Provenance) -> DeltaOp:
     """Return the REMOVE of a record as it stands, with op id `key`: refused when the record has changed since."""
     return DeltaOp(

@@ -36,8 +36,7 @@ def check(
     import asyncio
 
     from evolve.environments.check import SPLITS, examine, lines
-    from evolve.environments.task_files import load_tasks
-    from evolve.gates.splits import has_tasks
+    from evolve.gates.splits import splits_there
     from evolve.loop.assembly import make_environment
     from evolve.protocols import Environment
     from memory.records import Task
@@ -48,7 +47,7 @@ def check(
         config = load(context, {"environment.name": name or config.environment.name, "environment.tasks_file": file})
 
     def listed(world: Environment) -> dict[str, tuple[Task, ...]]:
-        return {split: load_tasks(config, world, split) for split in SPLITS if has_tasks(config, world, split)}
+        return splits_there(config, world, SPLITS)
 
     steps = config.environment.max_steps
     played = examine(lambda: make_environment(config), listed, sample=sample, max_steps=steps, limit=limit)

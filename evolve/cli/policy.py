@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,17 +41,11 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.
 @app.command("list")
 def listing(context: typer.Context, as_json: Json = False) -> None:
     """List the generations; the live one is what `evolve run` acts with."""
-    from evolve.workspace.policy_versions import NONE, generations, opened
-    from memory.errors import NotFound
+    from evolve.workspace.policy_versions import NONE, generations, known
 
     config = load(context)
-    if not as_json:
-        table(generations(config).rows(), as_json, empty=NONE)
-        return
-    facts: list[dict[str, Any]] = []
-    with suppress(NotFound), opened(config, read_only=True) as registry:
-        facts = [_facts(each) for each in registry.generations()]
-    table(facts, as_json, empty=NONE)
+    rows = [_facts(each) for each in known(config)] if as_json else generations(config).rows()
+    table(rows, as_json, empty=NONE)
 
 
 @app.command("show")

@@ -25,7 +25,6 @@ from evolve.lookup import find_snapshot
 from evolve.loop.assembly import DATABASE, open_store, rooted
 from memory.errors import BadInput, NotFound
 from memory.records import Frozen
-from memory.store import Store
 
 DEFAULT = "default"
 
@@ -127,8 +126,8 @@ def _snapshot(name: str, head: str, config: Config) -> Arm:
     database = config.workspace / DATABASE
     try:
         with open_store(config, read_only=True) as store:
-            address = _address(store, config.memory.namespace, head)
-            learned = (store.get_run(head) or {}).get("config", {}).get("run", {})
+            run = store.get_run(head)
+            address = find_snapshot(store, config.memory.namespace, head) if run is None else _frozen_by(run, head)
     except (NotFound, BadInput) as unknown:
         there = ", ".join((DEFAULT, *preset_names()))
         raise ConfigError(
@@ -136,14 +135,12 @@ def _snapshot(name: str, head: str, config: Config) -> Arm:
             f"({unknown})"
         ) from unknown
     values = dump(config)
+    learned = (run or {}).get("config", {}).get("run", {})
     values["run"] |= {key: learned[key] for key in ("split", "dev_split") if key in learned}  # what it was taught by
     return Arm(name=name, config=values, learns=False, snapshot=address, database=str(database.resolve()))
 
 
-def _address(store: Store, namespace: str, head: str) -> str:
-    run = store.get_run(head)
-    if run is None:
-        return find_snapshot(store, namespace, head)
+def _frozen_by(run: Mapping[str, Any], head: str) -> str:
     if not run.get("snapshot_id"):
         raise NotFound(f"run {head!r} is not finished; `evolve resume {head}` first")
     return str(run["snapshot_id"])

@@ -110,10 +110,10 @@ def recall_for(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
         injected=(
-            *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
-            *(_injection(item.record, item.rank, item.scores) for item in found),
-            *(_injection(record, rank, ways.get(record.id, {})) for rank, record in enumerate(skills.records)),
-            *(_injection(item.record, item.rank, item.scores) for item in near[::-1]),
+            *(injection_of(record, rank, core=True) for rank, record in enumerate(core)),
+            *(injection_of(item.record, item.rank, item.scores) for item in found),
+            *(injection_of(record, rank, ways.get(record.id)) for rank, record in enumerate(skills.records)),
+            *(injection_of(item.record, item.rank, item.scores) for item in near[::-1]),
         ),
         skills=skills.records,
         exemplars=tuple(item.record for item in near[::-1]),
@@ -176,7 +176,21 @@ def _version(store: Store, record: Record[Any], version: int) -> Record[Any]:
     return next((each for each in store.reader.versions(record.id) if each.version == version), record)
 
 
-def _injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
+def injection_of(
+    record: Record[Any],
+    rank: int,
+    scores: Mapping[str, float] | None = None,
+    *,
+    core: bool = False,
+    searched: bool = False,
+) -> Injection:
+    """Return a record as a journalled injection list names it."""
     return Injection(
-        record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores, core=core
+        record_id=record.id,
+        version=record.version,
+        label=record.label,
+        rank=rank,
+        scores=dict(scores or {}),
+        core=core,
+        searched=searched,
     )

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from evolve.config.model import Config
 from evolve.episode import prompts
+from evolve.episode.injection import injection_of
 from evolve.episode.instrumentation import watched
 from evolve.episode.skill_runtime.shown_skills import text_kinds
-from memory.records import Injection, Recalled, RecallQuery, Task
+from memory.records import Injection, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record
 from policies.protocols import Profile
@@ -58,7 +59,7 @@ def _found(query: str, search: Search, store: Store) -> Found:
     found = tuple(item for item in recalled if item.record.id not in search.hidden)
     if not found:
         return Found(NOTHING)
-    shown = tuple(map(_injection, found))
+    shown = tuple(injection_of(item.record, item.rank, item.scores, searched=True) for item in found)
     return Found("\n".join(render_record(item.record, search.profile) for item in found), shown)
 
 
@@ -100,15 +101,3 @@ def search_for(
         snapshot_id=snapshot_id,
     )
     return Search(wanted, profile, told, hidden, store)
-
-
-def _injection(item: Recalled) -> Injection:
-    record = item.record
-    return Injection(
-        record_id=record.id,
-        version=record.version,
-        label=record.label,
-        rank=item.rank,
-        scores=item.scores,
-        searched=True,
-    )

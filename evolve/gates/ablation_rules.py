@@ -15,6 +15,7 @@ from pydantic import Field
 from evolve.statistics.decision import Decision
 from evolve.statistics.paired import p_better, pair
 from evolve.statistics.partial_progress import further
+from memory.operations import reworded
 from memory.records import DeltaOp, Frozen, Op, Status, Trust, Verdict
 from playbooks.parts import Part, said, shortened
 
@@ -124,11 +125,12 @@ def reduced(op: DeltaOp, cut: Collection[Part]) -> DeltaOp | None:
     if not cut:
         return op
     payload = shortened(op.kind, op.payload or {}, cut)
-    if op.op is not Op.RESTORE:
-        return op.model_copy(update={"payload": payload}) if payload else None
-    imported = op.provenance.trust is Trust.IMPORTED  # these may be shown, and become `active` by a later look only
-    update = {"op": Op.SUPERSEDE, "payload": payload} | ({"status": Status.PROVISIONAL} if imported else {})
-    return op.model_copy(update=update) if payload else None
+    if not payload:
+        return None
+    short = reworded(op, payload)
+    if op.op is Op.RESTORE and op.provenance.trust is Trust.IMPORTED:  # may be shown; `active` by a later look only
+        return short.model_copy(update={"status": Status.PROVISIONAL})
+    return short
 
 
 def cut_in(verdict: Verdict, op_id: str) -> tuple[Part, ...]:

@@ -19,6 +19,7 @@ from memory import paging
 from memory.erasing import ERASED_PAYLOAD
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
+from memory.operations import reworded
 from memory.records import Commit, DeltaOp, Event, Frozen, Op, Status, Trust, Verdict
 from memory.store import Store
 
@@ -164,12 +165,8 @@ def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | Non
     """
     proposal = waiting(store, name)
     trusted = proposal.op.provenance.model_copy(update={"trust": Trust.OPERATOR})
-    changes: dict[str, Any] = {"provenance": trusted} | ({"payload": payload} if payload is not None else {})
-    if (
-        payload is not None and proposal.op.op is Op.RESTORE
-    ):  # which brings back what stands there; other words replace it
-        changes["op"] = Op.SUPERSEDE
-    ready = store.prepare([proposal.op.model_copy(update=changes)])
+    said = proposal.op if payload is None else reworded(proposal.op, payload)
+    ready = store.prepare([said.model_copy(update={"provenance": trusted})])
     with store.journal.transaction():
         waiting(store, name)
         commit = store.commit(proposal.namespace, ready, actor=actor, run_id=proposal.run_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
@@ -22,9 +23,9 @@ def select_tasks(config: Config, environment: Environment, stream: Sequence[Task
     """
     split = config.run.dev_split
     tasks = load_tasks(config, environment, split)
-    report = [name for name in config.run.eval_splits if has_tasks(config, environment, name)]
+    report = splits_there(config, environment, config.run.eval_splits)
     roles = {f"run.dev_split {split!r}": tasks, "the stream": tuple(stream)}
-    roles |= {f"run.eval_splits {name!r}": load_tasks(config, environment, name) for name in report}
+    roles |= {f"run.eval_splits {name!r}": found for name, found in report.items()}
     _refuse_shared(roles)
     return stratified(tasks, config.run.seed)[: options_of(config).tasks]
 
@@ -65,16 +66,17 @@ def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...
     return {name: tuple(ids) for name, ids in found.items()}
 
 
-def has_tasks(config: Config, environment: Environment, split: str) -> bool:
-    """Tell whether an environment has a split. A report split that it lacks is refused where it is run.
+def splits_there(config: Config, environment: Environment, splits: Iterable[str]) -> dict[str, tuple[Task, ...]]:
+    """Return those of some splits that there are, with their tasks. One that is lacking is refused where it is run.
 
     Raises `BadInput` for a tasks file that is wrong, and `UserCodeError` for a bug of the environment.
     """
-    lacks = ConfigError if config.environment.tasks_file else (BadInput, ConfigError)  # as environments say it
-    try:
-        return bool(load_tasks(config, environment, split))
-    except lacks:
-        return False
+    lacks = (ConfigError,) if config.environment.tasks_file else (BadInput, ConfigError)  # as environments say it
+    found: dict[str, tuple[Task, ...]] = {}
+    for split in splits:
+        with suppress(*lacks):
+            found[split] = load_tasks(config, environment, split)
+    return found
 
 
 def _refuse_shared(roles: Mapping[str, Sequence[Task]]) -> None:

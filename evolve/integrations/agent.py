@@ -79,6 +79,12 @@ class Asked:
     state: State = field(repr=False)
 
 
+def without_conversation(config: Config) -> Config:
+    """Return a configuration without what needs a conversation that the loop holds: an `Agent` holds its own."""
+    off = {name: getattr(config, name).model_copy(update={"enabled": False}) for name in ("skills", "exemplars")}
+    return config.model_copy(update=off)
+
+
 class _NullEnvironment:
     """Stands where an environment would: the user's function has its own. `outside` is what its user says of it."""
 

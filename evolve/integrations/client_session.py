@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.injection import Shown, choose_core, recall_for, sought
+from evolve.episode.injection import Shown, choose_core, injection_of, recall_for, sought
 from evolve.episode.prompting import knowledge, learned
 from evolve.episode.skill_runtime.shown_skills import text_kinds, texts
 from evolve.gates.review_queue import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
-from evolve.integrations.agent import Agent, Asked, hosted
+from evolve.integrations.agent import Agent, Asked, hosted, without_conversation
 from evolve.integrations.client_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.client_limits import Limits
 from evolve.lookup import find_record, find_skill
@@ -136,7 +136,7 @@ class ClientSession:
         shown = sorted([*own, *below], key=lambda item: -item.scores["rrf"])[:k]
         for item in shown:
             if item.record.namespace == self._namespace:
-                self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))
+                self._found.setdefault(item.record.id, injection_of(item.record, item.rank, item.scores))
         while len(self._found) > MOST:
             del self._found[next(iter(self._found))]
         return tuple(
@@ -209,7 +209,7 @@ class ClientSession:
         followed = [(name, self._cited(name)) for name in cited]
         named = [record for _, record in followed if record is not None]
         asked = self._asked.pop(task, None) or await agent.ask(self._task(task), memory=False)
-        found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}
+        found = self._found | {r.id: injection_of(r, 0) for r in named if r.id not in self._found}
         self._found = {}
         given = Trajectory(
             task=asked.task,
@@ -320,12 +320,10 @@ def visiting(config: Config) -> Config:
     names = expanded(config.gate.names, live=True, graded=not config.run.label_free)
     gates = tuple(name for name in names if name not in RUNS_TASKS)
     floor = config.gate.trust if config.gate.trust.reaches(Trust.SELF_JUDGED) else Trust.SELF_JUDGED
-    return config.model_copy(
+    return without_conversation(config).model_copy(
         update={
             "run": config.run.model_copy(update={"judge": "none"}),
             "playbook": config.playbook.model_copy(update={"reflector": "none", "curator": "direct"}),
-            "skills": config.skills.model_copy(update={"enabled": False}),
-            "exemplars": config.exemplars.model_copy(update={"enabled": False}),
             "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
         }
     )
@@ -336,10 +334,6 @@ def _outcome(success: bool | None, feedback: str) -> Outcome | None:
         return None
     checks = (Check(name="feedback", passed=success, detail=feedback),) if feedback else ()
     return Outcome(success=success, reward=float(success), checks=checks)
-
-
-def _injection(record: Record[Any], rank: int, scores: dict[str, float]) -> Injection:
-    return Injection(record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores)
 
 
 def _steps(done: Sequence[Done], named: Sequence[Record[Any]]) -> tuple[Step, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.gates.splits import has_tasks
+from evolve.gates.splits import splits_there
 from evolve.gates.stack import CANARY, DEFAULT, RUNS_TASKS, expanded
 from evolve.protocols import Environment, HasCanaries
 
@@ -72,4 +72,4 @@ def _unable(config: Config, environment: Environment) -> str:
     if is_live(environment):
         return f"tasks of {environment.name} cannot be run again"
     split = config.run.dev_split
-    return "" if has_tasks(config, environment, split) else f"{environment.name} has no tasks in split {split!r}"
+    return "" if splits_there(config, environment, [split]) else f"{environment.name} has no tasks in split {split!r}"

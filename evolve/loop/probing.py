@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from evolve.config.model import Config
-from evolve.environments.task_files import load_tasks
-from evolve.gates.splits import has_tasks
+from evolve.gates.splits import splits_there
 from evolve.loop.assembly import make_environment, open_store
 from memory.errors import NotFound
 
@@ -37,6 +36,5 @@ def _asked(config: Config) -> list[str]:
 
 
 def _tasks(config: Config) -> list[str]:
-    environment, split = make_environment(config), config.run.split
-    tasks = load_tasks(config, environment, split) if has_tasks(config, environment, split) else ()
-    return list(islice(dict.fromkeys(task.instruction for task in tasks), COUNT))
+    there = splits_there(config, make_environment(config), [config.run.split])
+    return list(islice(dict.fromkeys(task.instruction for tasks in there.values() for task in tasks), COUNT))

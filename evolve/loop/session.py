@@ -25,7 +25,7 @@ from evolve.errors import ConfigError, UserCodeError
 from evolve.gates.call_budget import CallBudget
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator, episodes_of
-from evolve.gates.splits import has_tasks
+from evolve.gates.splits import splits_there
 from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
 from evolve.loop import role_policies, servers
@@ -207,9 +207,7 @@ def _check_tasks(config: Config, environment: Environment) -> None:
     found = {name: load_tasks(config, environment, name) for name in wanted}
     beside = {split, *run.eval_splits} - set(found)
     if not is_live(environment):
-        found |= {
-            name: load_tasks(config, environment, name) for name in beside if has_tasks(config, environment, name)
-        }
+        found |= splits_there(config, environment, beside)
     check_splits(environment.name, found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import DATABASE, FOLDER, Server, inspected, open_registry
@@ -54,13 +54,16 @@ def opened(config: Config, *, read_only: bool = False, base: bool = False) -> Ge
         yield registry
 
 
-def generations(config: Config) -> Rows[GenerationRow]:
+def known(config: Config) -> tuple[Generation, ...]:
     """Return all generations, the base first; none where there are none yet."""
-    try:
-        with opened(config, read_only=True) as registry:
-            return Rows(map(_row, registry.generations()))
-    except NotFound:
-        return Rows()
+    with suppress(NotFound), opened(config, read_only=True) as registry:
+        return tuple(registry.generations())
+    return ()
+
+
+def generations(config: Config) -> Rows[GenerationRow]:
+    """Return a row for each of all generations, the base first."""
+    return Rows(map(_row, known(config)))
 
 
 async def promote(config: Config, version: str, server: Server | None = None, *, unmeasured: bool = False) -> Promoted:

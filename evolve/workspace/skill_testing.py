@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.environments.task_files import load_tasks
+from evolve.environments.check import SPLITS
 from evolve.episode.skill_runtime.prelude import start
-from evolve.gates.splits import has_tasks
+from evolve.gates.splits import splits_there
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
 from memory.records import Frozen, Record
 from skills.record import SkillTest
 from skills.sandbox.monty import shared
-
-SPLITS = ("train", "dev", "test_normal", "test_challenge")
 
 
 class Checked(Frozen):
@@ -44,11 +42,11 @@ async def run_tests(closure: Sequence[Record[Any]], config: Config) -> tuple[Che
 
 async def _in_world(closure: Sequence[Record[Any]], test: SkillTest, config: Config) -> str | None:
     environment = make_environment(config)
-    splits = [split for split in dict.fromkeys((config.run.split, *SPLITS)) if has_tasks(config, environment, split)]
-    tasks = [task for split in splits for task in load_tasks(config, environment, split) if task.id == test.task_id]
-    if not tasks:
+    there = splits_there(config, environment, dict.fromkeys((config.run.split, *SPLITS)))
+    task = next((task for tasks in there.values() for task in tasks if task.id == test.task_id), None)
+    if task is None:
         return f"environment {environment.name!r} has no task {test.task_id!r}"
-    started = await start(environment, tasks[0], 0, closure)
+    started = await start(environment, task, 0, closure)
     try:
         return started.error or (await started.episode.step(Action(text=test.code))).error
     finally:

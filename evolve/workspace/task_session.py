@@ -19,7 +19,7 @@ from evolve.config.file import changed
 from evolve.config.model import Config
 from evolve.gates.gate_events import PROPOSAL
 from evolve.gates.review_queue import Standing, standing
-from evolve.integrations.agent import Agent, Asked, hosted
+from evolve.integrations.agent import Agent, Asked, hosted, without_conversation
 from evolve.loop.session import Parts
 from memory.errors import BadInput
 from memory.records import Check, DeltaOp, Frozen, Op, Outcome, Reflection, Step, StopReason, Task, Trajectory
@@ -50,14 +50,9 @@ class Finished(Frozen):
     """The same in a sentence; of a task that taught nothing, why."""
 
 
-ELSEWHERE = {"skills.enabled": False, "exemplars.enabled": False}
-"""Both need a conversation that the loop holds; here the agent holds its own."""
-
-
 def configured(config: Config, parts: Parts) -> Config:
     """Return the configuration under which tasks are learned from: without a model where none was named."""
-    if config.skills.enabled or config.exemplars.enabled:
-        config = changed(config, ELSEWHERE)
+    config = without_conversation(config)
     says = {"reflector", "curator"} & config.playbook.model_fields_set
     if "policy" in config.model_fields_set or parts.policy is not None or says or config.preset:
         return config

@@ -139,7 +139,7 @@ class PolicyLoss(Protocol):
 
     @property
     def aggregation(self) -> Aggregation | None:
-        """How its token losses become one number; None = `token-mean`."""
+        """How its token losses become one number; None = as `aggregation_of` says."""
         ...
 
     def __call__(
@@ -147,6 +147,11 @@ class PolicyLoss(Protocol):
     ) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of each token [b, t] and metrics; `mask` is True where the agent wrote the token."""
         ...
+
+
+def aggregation_of(loss: PolicyLoss) -> Aggregation:
+    """Return how the token losses of a loss become one number: `token-mean` where it does not say."""
+    return loss.aggregation or "token-mean"
 
 
 class PromptSampler(Protocol):

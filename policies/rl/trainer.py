@@ -42,7 +42,7 @@ from policies.local.loading import computes_bfloat16, load_model, load_tokenizer
 from policies.rl.batch import Batch, batch_of, filled, score, split
 from policies.rl.optimising import OptimiserOptions, require_same
 from policies.rl.packing import Pack, packable, packs
-from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss, aggregation_of
 from policies.rl.ranks import rank, world_size
 from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
@@ -241,7 +241,7 @@ class Trainer:
 
     def _weights(self, part: Batch, before: Tensor | None) -> tuple[Tensor, dict[str, float]]:
         """Return what each token's loss is multiplied by in an update [b, t], and figures of it."""
-        weights = token_weights(part.mask, self.loss.aggregation or "token-mean", self.settings.max_tokens)
+        weights = token_weights(part.mask, aggregation_of(self.loss), self.settings.max_tokens)
         told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
         if self.correction is not None and before is not None:
             corrected = self.correction(before, part.rollout_logp, part.mask)

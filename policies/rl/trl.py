@@ -34,7 +34,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
+from policies.rl.protocols import OffPolicyCorrection, PolicyLoss, aggregation_of
 from policies.rl.rows import TrainRow
 from policies.rl.trained_model import optimizer_of, packed_to, precision
 from policies.rl.trainer import Trainer, stopped
@@ -124,7 +124,7 @@ class TrlTrainer(Trainer):
 
 def grpo_settings(loss: PolicyLoss, settings: OptimiserOptions) -> dict[str, Any]:
     """Return TRL's settings for a loss of ours. Raises `PolicyRefused` for one that it does not compute."""
-    way = loss.aggregation or "token-mean"
+    way = aggregation_of(loss)
     found: dict[str, Any] | None = None
     if type(loss) in (Ppo, Dapo) and isinstance(loss, Ppo):
         if loss.dual_clip is None or loss.dual_clip > 1 + loss.high:

@@ -40,7 +40,7 @@ from policies.local.loading import load_tokenizer, peft_package
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss, aggregation_of
 from policies.rl.rows import TrainRow
 from policies.rl.trained_model import held_in, lora, optimizer_of, precision, schedule_of
 from policies.rl.trainer import Trainer, stopped
@@ -169,7 +169,7 @@ def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
 
 def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolicyCorrection | None) -> Ppo:
     """Return the loss as the one that TRL computes. Raises `PolicyRefused` where it is another."""
-    way = loss.aggregation or "token-mean"
+    way = aggregation_of(loss)
     if settings.schedule != "constant" or settings.warmup_updates:
         raise PolicyRefused(
             f"trl_async got schedule {settings.schedule!r} and warmup_updates {settings.warmup_updates}, and keeps the "

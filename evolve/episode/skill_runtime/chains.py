@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from evolve.episode.injection import injection_of
 from evolve.episode.rollout import Attempt, RolloutConfig, SameName, rollout
 from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.protocols import Environment
 from memory.errors import BadInput, NotFound
-from memory.records import Injection, Op, Record, Trajectory
+from memory.records import Op, Record, Trajectory
 from policies.protocols import Policy
 from skills.library import Library, Overlay
 from skills.listing import catalogue
@@ -47,7 +48,7 @@ async def chain(
     done: list[Link] = []
     for attempt in attempts:
         skills = choose(overlay, attempt.task, how, cost=lambda found: _cost(found, policy)).records
-        injected = (*attempt.injected, *(_injection(record, at) for at, record in enumerate(skills)))
+        injected = (*attempt.injected, *(injection_of(record, at) for at, record in enumerate(skills)))
         given = replace(attempt, skills=skills, injected=injected)
         done.append(Link(await rollout(environment, policy, given, acting), skills))
         take(overlay, done[-1].trajectory, skills, acting.same_name)
@@ -77,7 +78,3 @@ def take(
 
 def _cost(records: Sequence[Record[Skill]], policy: Policy) -> int:
     return policy.count_tokens(catalogue(records, policy.profile))
-
-
-def _injection(record: Record[Skill], rank: int) -> Injection:
-    return Injection(record_id=record.id, version=record.version, label=record.label, rank=rank)

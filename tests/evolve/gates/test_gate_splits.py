@@ -10,7 +10,7 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.gates.splits import has_tasks, select_tasks, slices, stratified
+from evolve.gates.splits import select_tasks, slices, splits_there, stratified
 from memory.errors import BadInput
 from memory.records import Task
 from tests.evolve.toy_doors import Doors
@@ -58,8 +58,7 @@ def test_a_report_split_has_a_role_of_its_own_where_it_is_there(tmp_path: Path) 
     settings = config(tmp_path, run={"eval_splits": ["test_normal", "nowhere"]})
     world = Splits(dev=[task("d", "a")], test_normal=[task("t", "b")])
     assert [each.id for each in select_tasks(settings, world, [task("w", "c")])] == ["d"]
-    assert has_tasks(settings, world, "dev")
-    assert not has_tasks(settings, world, "nowhere")
+    assert list(splits_there(settings, world, ["dev", "nowhere"])) == ["dev"]
     world = Splits(dev=[task("d", "a")], test_normal=[task("t", "a")])
     with pytest.raises(BadInput, match=r"run\.eval_splits 'test_normal'"):
         select_tasks(settings, world, [task("w", "c")])

@@ -20,12 +20,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from policies.local.products import left_to_onednn, packed, times
 from policies.local.request import Completion, Request
 from policies.local.sampling import advance
 
 CHUNK_TOKENS = 4096
 CHUNK_SCORES = 16_000_000
 CACHE_BYTES = 1 << 30
+PACKED_BYTES = 1 << 30
+"""Of the matrices of a model that are packed, at most: packed ones are a copy."""
 
 
 def is_plain_llama(config: Any) -> bool:
@@ -88,22 +91,35 @@ class LlamaEngine:
         angles = torch.arange(self.context)[:, None] * inverse
         self.cos, self.sin = angles.cos().to(self.device), angles.sin().to(self.device)
         self.cache = BlockCache(CACHE_BYTES // (len(self.layers) * 2 * self.heads * self.size * 4))
+        self._matrices = (self.layers, self.output)
 
     def make_room(self) -> None:
-        """Drop the cached prefixes, which an update outdates anyway."""
+        """Drop the cached prefixes and packed matrices, which an update outdates anyway."""
         self.forget()
 
     def renew(self) -> None:
-        """Drop the cached prefixes."""
+        """Drop the cached prefixes and packed matrices."""
         self.forget()
 
     def forget(self) -> None:
-        """Drop the cached prefixes."""
+        """Drop the cached prefixes and packed matrices."""
         self.cache.clear()
+        self._matrices = (self.layers, self.output)
+
+    def _pack(self) -> None:
+        """Lay out the matrices for fast products, where this processor gains by it and a copy of them is small."""
+        if self._matrices[1] is not self.output or not left_to_onednn(self.output):
+            return
+        held = [matrix for layer in self.layers for matrix in layer] + [self.output]
+        if 4 * sum(matrix.numel() for matrix in held) > PACKED_BYTES:
+            return
+        layers = [tuple(packed(each) if each.ndim == 2 else each for each in layer) for layer in self.layers]
+        self._matrices = (layers, packed(self.output))
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in order."""
+        self._pack()
         results = [Completion(request) for request in requests]
         prefix = _common_blocks([request.prompt for request in requests])
         cached = [self.cache.lookup(request.prompt[:-1]) for request in requests]
@@ -190,16 +206,16 @@ class LlamaEngine:
         unseen = torch.arange(width, device=self.device) > at[:, :, None]
         row = torch.arange(rows, device=self.device)[:, None]
         x = functional.embedding(tokens, self.embedding).flatten(0, 1)
-        for index, (norm, qkv, out, norm2, gate_up, down) in enumerate(self.layers):
-            joined = functional.linear(self._norm(x, norm), qkv).view(rows, n, -1, self.size).permute(2, 0, 1, 3)
+        for index, (norm, qkv, out, norm2, gate_up, down) in enumerate(self._matrices[0]):
+            joined = times(self._norm(x, norm), qkv).view(rows, n, -1, self.size).permute(2, 0, 1, 3)
             query, key, value = joined.split((self.heads * self.groups, self.heads, self.heads))
             keys, values = state.own[index, 0], state.own[index, 1]
             keys[:, row, at], values[:, row, at] = _rotate(key, *rope), value
             own = (keys[:, :, :width], values[:, :, :width])
             mixed = self._attend(_rotate(query, *rope), state.shared[index], own, unseen)
-            x = x + functional.linear(mixed, out)
-            opened, content = functional.linear(self._norm(x, norm2), gate_up).chunk(2, -1)
-            x = x + functional.linear(functional.silu(opened).mul_(content), down)
+            x = x + times(mixed, out)
+            opened, content = times(self._norm(x, norm2), gate_up).chunk(2, -1)
+            x = x + times(functional.silu(opened).mul_(content), down)
         return x.view(rows, n, -1)
 
     def _attend(self, query: Tensor, shared: Tensor, own: tuple[Tensor, Tensor], unseen: Tensor) -> Tensor:
@@ -231,7 +247,7 @@ class LlamaEngine:
                 self.cache.store(tokens, state.own[:, :, :, i], state.prefix)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return functional.linear(self._norm(hidden, self.final), self.output)
+        return times(self._norm(hidden, self.final), self._matrices[1])
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * weight

@@ -20,6 +20,7 @@ from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
 from policies.generations.tensors import model_shapes
 from policies.generations.whole_model import is_whole
+from policies.local.products import quicken
 from policies.rl.optimising import Dtype
 
 MMAP_THRESHOLD = -3
@@ -99,7 +100,10 @@ def load_model(path: str, adapter: str | None, dtype: Dtype = "float32", device:
         if bar_was_on:
             logging.enable_progress_bar()
     found = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return model.to(found).eval().requires_grad_(requires_grad=False)
+    model = model.to(found).eval().requires_grad_(requires_grad=False)
+    if found == "cpu":
+        quicken(model)
+    return model
 
 
 def weights_hash(weights: Iterable[tuple[str, Any]]) -> str:

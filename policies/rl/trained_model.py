@@ -18,6 +18,7 @@ from transformers import get_scheduler
 
 from policies.errors import PolicyRefused
 from policies.local.loading import peft_package
+from policies.local.products import times
 from policies.rl.optimising import Dtype, OptimiserOptions
 
 PIECE = 1 << 22
@@ -161,7 +162,7 @@ class _Product(torch.autograd.Function):
         rows = max(1, PIECE // weight.shape[1])
         found = x.new_empty(*x.shape[:-1], weight.shape[0])
         for at, piece in enumerate(weight.split(rows)):
-            found[..., at * rows : at * rows + len(piece)] = functional.linear(x, piece.float())
+            found[..., at * rows : at * rows + len(piece)] = times(x, piece.float())
         return found
 
     @staticmethod
@@ -170,5 +171,5 @@ class _Product(torch.autograd.Function):
         rows = max(1, PIECE // weight.shape[1])
         found = gradient.new_zeros(*gradient.shape[:-1], weight.shape[1])
         for part, piece in zip(gradient.split(rows, -1), weight.split(rows), strict=True):
-            found += part @ piece.float()
+            found += times(part, piece.float().t())
         return found, None

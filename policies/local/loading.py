@@ -26,7 +26,8 @@ from policies.rl.optimising import Dtype
 MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD of malloc.h."""
 SMALL = 1 << 25
-"""Numbers of a model (128 MiB in float32) below which freed memory may be held."""
+"""Numbers of a model (128 MiB in float32) below which freed memory may be held, and torch's own products do: oneDNN's
+cost pocket 140 MiB and gain 4 % of a step (docs/LOG.md)."""
 
 
 def computes_bfloat16() -> bool:
@@ -101,7 +102,7 @@ def load_model(path: str, adapter: str | None, dtype: Dtype = "float32", device:
             logging.enable_progress_bar()
     found = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = model.to(found).eval().requires_grad_(requires_grad=False)
-    if found == "cpu":
+    if found == "cpu" and model.num_parameters() >= SMALL:
         quicken(model)
     return model
 

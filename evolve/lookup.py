@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from memory.errors import BadInput, NotFound
@@ -16,11 +17,22 @@ def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
 
     A label may be that of an earlier version: an edit may have changed its prefix.
     """
-    wanted = number_of(name)
-    for record in store.records(namespace):
-        if record.id == name or (record.number == wanted and has_prefix(name, _prefixes(store, record))):
-            return record
+    for record in find_records(store, namespace, (name,)).values():
+        return record
     raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+
+
+def find_records(store: Store, namespace: str, names: Collection[str]) -> dict[str, Record[Any]]:
+    """Return name -> record for those names that there are, as `find_record` reads them; all in one pass."""
+    records = store.records(namespace) if names else ()
+    by_id = {each.id: each for each in records}
+    by_number: dict[int | None, Record[Any]] = {each.number: each for each in records}
+    found: dict[str, Record[Any]] = {}
+    for name in names:
+        record = by_id.get(name) or by_number.get(number_of(name))
+        if record is not None and (record.id == name or has_prefix(name, _prefixes(store, record))):
+            found[name] = record
+    return found
 
 
 def _prefixes(store: Store, record: Record[Any]) -> set[str]:

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-import structlog
-
 from memory.records import Frozen, Trajectory, Usage
 
 _log = logging.getLogger("evolve.run")
@@ -121,7 +119,7 @@ class Observers:
                 observer.notify(event)
             except Exception as broken:  # whatever a foreign display does wrong, the run is worth more
                 self._active.remove(observer)
-                structlog.get_logger().warning("observer dropped", observer=repr(observer), error=repr(broken))
+                _log.warning("observer dropped", extra={"observer": repr(observer), "error": repr(broken)})
 
 
 class Tally:

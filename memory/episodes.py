@@ -79,11 +79,12 @@ def put_replies(journal: Journal, replies: Sequence[NewReply]) -> None:
                 journal.write(replace(entry, content=journal.put_body(body)))
 
 
-def _safe(reply: dict[str, Any]) -> dict[str, Any]:
-    body = clean(reply)
-    if body.get("text") != reply.get("text"):
-        body |= {name: None for name in ("token_ids", "prompt_token_ids", "logprobs") if name in body}
-    return body
+def _safe(body: dict[str, Any]) -> dict[str, Any]:
+    safe = clean(body)
+    reply, said = (each.get("reply", each) for each in (body, safe))
+    if said.get("text") != reply.get("text"):
+        said |= {name: None for name in ("token_ids", "prompt_token_ids", "logprobs") if name in said}
+    return safe
 
 
 def get_reply(journal: Journal, key: str) -> dict[str, Any] | None:

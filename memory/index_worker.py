@@ -7,12 +7,11 @@ the index.
 from __future__ import annotations
 
 import ctypes
+import logging
 import platform
 import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
-
-import structlog
 
 from memory import outbox
 from memory.errors import EmbedderMismatch, EvolveError, IndexCorrupt, IndexUnavailable
@@ -39,7 +38,7 @@ LEASE_SECONDS = 5.0
 _ATTEMPTS = 2
 """How often one process rebuilds the index before it gives up and says so."""
 
-_log = structlog.get_logger("evolve.index")
+_log = logging.getLogger("evolve.index")
 
 
 def large(vectors: int, dim: int) -> bool:
@@ -279,14 +278,14 @@ class IndexWorker(Thread):
             count = outbox.enqueue_all(journal)
             moved = self._place.start_over()
         self.healed = f"rebuilt from {count} stored vectors{moved}: {reason}"
-        _log.warning("index rebuilt", vectors=count, reason=reason)
+        _log.warning("index rebuilt", extra={"vectors": count, "reason": reason})
         self.failure = ""
         self._woken.set()
 
     def _fail(self, reason: str) -> None:
         self.ready.clear()
         self.failure, self._failed_at = reason, time.monotonic()
-        _log.warning("index failed, searching exactly", reason=reason)
+        _log.warning("index failed, searching exactly", extra={"reason": reason})
 
     def _release(self) -> None:
         with self._use:

@@ -17,7 +17,9 @@ class ChatEncoder:
     def __init__(self, tokenizer: Any, ends: Collection[int]) -> None:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
-        self._special: tuple[str, ...] = tuple(tokenizer.all_special_tokens)
+        control = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+        self._special = tuple(sorted({*tokenizer.all_special_tokens, *control}, key=len, reverse=True))
+        """What the tokenizer reads as control tokens; most models name two of theirs and mark the others alone."""
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the prompt's token ids. Special tokens inside a message's text are broken up: text is data.

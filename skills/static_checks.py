@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
 
 from skills.host_calls import APPS
 from skills.names import Function, Import, bound, dotted, free, imported, root_of
@@ -35,6 +37,10 @@ BUILTINS = frozenset({
 })
 """Builtins that a skill may use; what reaches into the interpreter (`eval`, `open`, `getattr` ...) is none."""
 # fmt: on
+_INNER = frozenset(
+    name for each in MODULES for name, held in vars(import_module(each)).items() if isinstance(held, ModuleType)
+)
+"""What those modules hold of other modules: `sys`, `codecs`, `functools`."""
 _REACHING = frozenset(
     {"__import__", "compile", "delattr", "eval", "exec", "getattr", "globals", "locals", "setattr", "vars"}
 )
@@ -78,6 +84,7 @@ def complaints(
         *_signature(function),
         *_forbidden(skill),
         *_imports(skill, roots),
+        *_inner_modules(skill, roots),
         *_loops(function),
         *_swallowed(function, roots | set(skill.requires)),
         *_names(skill, known, roots),
@@ -152,6 +159,16 @@ def _foreign(node: Import) -> Found:
     for module in modules:
         if module not in MODULES:
             yield node.lineno, f"import of {module!r} is not allowed; allowed are {', '.join(sorted(MODULES))}"
+
+
+def _inner_modules(skill: Skill, roots: frozenset[str]) -> Found:
+    """Find the ways from a module that may be imported to one that it imports itself: `typing.sys`."""
+    nodes = [*ast.walk(skill.function), *skill.imports]
+    reached = ((node, node.attr) for node in nodes if isinstance(node, ast.Attribute) and root_of(node) not in roots)
+    brought = ((node, alias.name) for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names)
+    for node, name in (*reached, *brought):
+        if name in _INNER:
+            yield node.lineno, f"{name!r} is a module that another one imports, and reaches into the interpreter"
 
 
 def _loops(function: ast.FunctionDef) -> Found:

@@ -15,9 +15,10 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import tomlkit
 
@@ -44,6 +45,9 @@ PIECE = 1 << 20
 REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
 _ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
 """What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
+_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_WORKER = "evolve.environments.office.worker:worker"
+"""The scripted policy that ships for the office."""
 
 
 class Arrived(Frozen):
@@ -142,20 +146,23 @@ def _put(bundle: Path, archive: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def import_workspace(archive: Path, folder: Path) -> Arrived:
+def import_workspace(archive: Path, folder: Path, *, code: bool = False) -> Arrived:
     """Unpack an archive into `folder`, whose own evolve.toml, if it has one, stays.
 
-    Raises `BadInput` for an archive that is none or was changed, and where a workspace, generations of a policy, or a
-    file that SQLite would use, exist already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does.
-    Either everything arrives or nothing.
+    Settings that name code, which the next command would run, come along only with `code`. Raises `BadInput` for an
+    archive that is none or was changed, and where a workspace, generations of a policy, or a file that SQLite would
+    use, exist already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does. Either everything
+    arrives or nothing.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        return _arrived(archive, _unpacked(archive, Path(scratch)), folder)
+        return _arrived(archive, _unpacked(archive, Path(scratch)), folder, code=code)
 
 
-def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path) -> Arrived:
+def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path, *, code: bool) -> Arrived:
     """Put the parts of an archive into their places. Raises as `import_workspace`."""
     config = _destination(parts.get(FILE), folder)
+    if not code and FILE in parts and not (folder / FILE).exists():
+        _refuse_code(parts[FILE])
     if config.memory.database:
         raise BadInput(
             f"its settings put the workspace on a server ({folder / FILE} or the archive's), and an archive is a file; "
@@ -215,6 +222,28 @@ def _destination(settings: Path | None, folder: Path) -> Config:
             f"put an {FILE} of your own there first"
         )
     return config
+
+
+def _refuse_code(settings: Path) -> None:
+    """Refuse settings that name a module's function or class: who sent them decides what runs here."""
+    named = list(_code_in(tomlkit.parse(settings.read_text(encoding="utf-8")).unwrap()))
+    if named:
+        raise BadInput(
+            f"the archive's {FILE} names code that the next command would run ({', '.join(named)}); where you trust "
+            f"it, add --allow-code, else put an {FILE} of your own there first"
+        )
+
+
+def _code_in(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the keys whose values are `module:attribute`; a model may be called so too, and is no code."""
+    if isinstance(value, dict):
+        for name, below in cast("dict[str, Any]", value).items():
+            yield from _code_in(below, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for below in cast("list[Any]", value):
+            yield from _code_in(below, key)
+    elif isinstance(value, str) and value != _WORKER and _CODE.fullmatch(value) and not key.endswith(".model"):
+        yield f"{key} = {value!r}"
 
 
 def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -181,17 +182,19 @@ def graph(context: typer.Context, as_json: Json = False) -> None:
         library = Library(store.view(config.memory.namespace).records("skill"))
     needs = {record.payload.name: list(record.payload.requires) for record in library.records}
     tops = [name for name in needs if not library.required_by(name)] or list(needs)
-    lines = [line for name in tops for line in _tree(name, needs, ())]
+    done = set[str]()
+    lines = [line for name in tops for line in _tree(name, needs, (), done)]
     show(needs, as_json, "\n".join(lines) or "there are no skills")
 
 
-def _tree(name: str, needs: dict[str, list[str]], above: tuple[str, ...]) -> list[str]:
+def _tree(name: str, needs: dict[str, list[str]], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
+    """Yield the lines of a skill and of what it calls; what stands in `done` was told above with all it calls."""
     mark = " (in a circle)" if name in above else "" if name in needs else " (not in use)"
-    below = [] if mark else needs[name]
-    return [
-        f"{'  ' * len(above)}{name}{mark}",
-        *(line for each in below for line in _tree(each, needs, (*above, name))),
-    ]
+    mark = mark or (" (see above)" if name in done and needs[name] else "")
+    yield f"{'  ' * len(above)}{name}{mark}"
+    for each in () if mark else needs[name]:
+        yield from _tree(each, needs, (*above, name), done)
+    done.add(name)
 
 
 def _row(record: Record[Skill]) -> dict[str, Any]:

@@ -47,6 +47,9 @@ def init(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="Where; made when missing.")] = Path(),
     source: Annotated[Path | None, typer.Option("--from", help="Archive of `evolve export --workspace`.")] = None,
+    allow_code: Annotated[
+        bool, typer.Option("--allow-code", help="Take settings over that name code, which the next command runs.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Begin a workspace: write evolve.toml and make .evolve/, empty or from an archive with all its trust."""
@@ -58,7 +61,7 @@ def init(
     file = folder / "evolve.toml"
     if file.exists() and source is None:
         raise BadInput(f"{str(file)!r} exists already; edit it, or choose another folder")
-    arrived = import_workspace(source, folder) if source else None
+    arrived = import_workspace(source, folder, code=allow_code) if source else None
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         file.write_text(_TEMPLATE, encoding="utf-8")

@@ -171,7 +171,10 @@ class GymEpisode:
             if field not in fields:
                 raise ConfigError(f"[environment] observation is {field!r}; an observation has {sorted(fields)}")
             plain = fields[field]
-        return plain if isinstance(plain, str) else json.dumps(plain, default=str)
+        try:
+            return plain if isinstance(plain, str) else json.dumps(plain, default=str)
+        except (TypeError, ValueError):  # keys that are no texts, or an object that holds itself
+            return str(plain)
 
 
 async def _first_shown(episode: GymEpisode) -> str:
@@ -205,12 +208,15 @@ def _answer(given: Any) -> _Answer:
         observation, *more = cast(tuple[Any, ...], given)
         if len(more) not in (1, 4):
             raise EnvironmentFailure(f"got {len(more) + 1} values; expected Gymnasium's: 2 of reset, 5 of step")
-        return (
-            _Answer(observation, float(more[0]), bool(more[1] or more[2])) if len(more) == 4 else _Answer(observation)
-        )
-    if not hasattr(given, "observation"):
+        reward, ended = (more[0], more[1] or more[2]) if len(more) == 4 else (0.0, False)
+    elif hasattr(given, "observation"):
+        observation, reward, ended = given.observation, getattr(given, "reward", 0.0), getattr(given, "done", False)
+    else:
         raise EnvironmentFailure(f"got {type(given).__name__}; expected Gymnasium's tuples or OpenEnv's results")
-    return _Answer(given.observation, float(given.reward or 0.0), bool(given.done))
+    try:
+        return _Answer(observation, float(reward or 0.0), bool(ended))
+    except (TypeError, ValueError) as error:
+        raise EnvironmentFailure(f"got reward {reward!r} and end {ended!r}; expected a number and a bool") from error
 
 
 class _TextArena:

@@ -284,7 +284,7 @@ def _has_gold(entry: _Entry) -> bool:
     """Tell whether SQLite runs the gold statement, and it does something."""
     try:
         return run(entry.table_info, entry.answer_info.sql) != run(entry.table_info, "")
-    except sqlite3.Error:
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError):
         return False
 
 

@@ -95,6 +95,8 @@ class _Session:
     async def close(self) -> None:
         self._done.set()
         if self._task is not None:
+            if not self._ready.done():  # it waits for the server, and would go on to
+                self._task.cancel()
             await asyncio.wait([self._task])
 
     async def _hold(self) -> None:

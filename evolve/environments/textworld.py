@@ -36,6 +36,9 @@ LISTED = "Commands, one a reply:"
 """Stands above the commands that make sense."""
 MOST_CHARS = 100
 """Longest command that the game is given."""
+META = frozenset({"save", "restore", "script", "transcript", "noscript", "unscript", "print_state"})
+"""Verbs with which the interpreter writes and reads files of this machine, which episodes share, or tells everything;
+so do those that begin with `tw-`."""
 
 _PROMPT = re.compile(r"\n>\s.*\Z|\n+Would you like to RESTART.*\Z", re.DOTALL)
 _REFUSED = re.compile(
@@ -152,9 +155,13 @@ class TextWorldEpisode:
     async def step(self, action: Action) -> StepResult:
         """Give the game one command."""
         self._begin()
-        score = self._state["score"]
+        score, command = self._state["score"], _command(action.text)
+        verb = command.lower().partition(" ")[0]
+        if verb in META or verb.startswith("tw-"):
+            refusal = f"The game does not take {verb!r} here."
+            return StepResult(observation=_told(refusal, self._state, self._config), error=refusal)
         with _quiet():
-            self._state, _, done = self._game.step(_command(action.text))
+            self._state, _, done = self._game.step(command)
         said = re.sub(r"\n{3,}", "\n\n", _PROMPT.sub("", self._state["feedback"])).strip()
         refused = self._state["score"] == score and not done and _REFUSED.match(said)
         return StepResult(
@@ -189,11 +196,13 @@ def _told(said: str, state: Any, config: TextWorldConfig) -> str:
 
 
 def _command(text: str) -> str:
-    """Return the first line of a reply, to its first full stop: printable ASCII, since other signs hang a game."""
-    line = next((line for line in text.splitlines() if line.strip(" >`")), "")
-    return "".join(char for char in line.split(".")[0] if char.isascii() and char.isprintable())[:MOST_CHARS].strip(
-        " >`"
-    )
+    """Return the first line of a reply, to its first full stop: printable ASCII, since other signs hang a game.
+
+    So does a backslash, which the interpreter takes for a command to itself.
+    """
+    line = next((line for line in text.splitlines() if line.strip(" >`")), "").split(".")[0]
+    kept = "".join(char for char in line if char.isascii() and char.isprintable() and char != "\\")
+    return kept[:MOST_CHARS].strip(" >`")
 
 
 def _start(config: TextWorldConfig, task: Task) -> tuple[Any, Any]:

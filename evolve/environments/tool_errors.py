@@ -22,6 +22,6 @@ def reports_error(text: str) -> bool:
         return False
     try:
         said: dict[str, Any] = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return any(isinstance(said.get(key), str | dict | list) and said[key] for key in _KEYS)

@@ -35,6 +35,10 @@ class ToolsBroken(EnvironmentFailure):
     """The tools themselves failed (a dead server), which is no mistake of the agent."""
 
 
+ANSWERED = " answered: "
+"""Stands between a tool's name and an answer that only reads like an error: its words may be a stranger's."""
+
+
 class Called(Frozen):
     """One tool call of an episode and what came back."""
 
@@ -148,22 +152,24 @@ class ToolsEnvironment:
         return found
 
     def outside(self, episode: Trajectory) -> Sequence[str]:
-        """Return what was observed of tools that are not `trusted`, error messages left out."""
+        """Return what was observed of tools that are not `trusted`, error messages that they raised left out."""
         asked = [step for step in episode.steps if {call.name for call in step.tool_calls} - self._trusted]
-        return [step.observation.replace(step.error or "", "") for step in asked]
+        raised = ["" if ANSWERED in (step.error or "") else step.error or "" for step in asked]
+        return [step.observation.replace(error, "") for step, error in zip(asked, raised, strict=True)]
 
     def start(self, task: Task, seed: int = 0) -> ToolsEpisode:
         """Return a fresh episode; its tools open at the first step."""
-        return ToolsEpisode(self._source, self._grade, task)
+        return ToolsEpisode(self._source, self._grade, task, self._trusted)
 
 
 class ToolsEpisode:
     """One attempt. Pickles when its source is `copyable` (the copy repeats the calls on fresh tools)."""
 
-    def __init__(self, source: ToolSource, grade: Grade, task: Task) -> None:
+    def __init__(self, source: ToolSource, grade: Grade, task: Task, trusted: Collection[str]) -> None:
         self._source = source
         self._grade = grade
         self._task = task
+        self._trusted = trusted
         self._transcript = Transcript()
         self._stack = AsyncExitStack()
         self._tools: Tools | None = None
@@ -230,7 +236,11 @@ class ToolsEpisode:
             message = f"{type(error).__name__}: {error}"
             return Called(name=call.name, arguments=call.arguments, result=message, error=message)
         text = _text(answer.content)
-        failed = answer.status == "error" or reports_error(text)
+        if answer.status == "error":
+            return Called(name=call.name, arguments=call.arguments, result=text, error=text)
+        failed = reports_error(text)
+        if failed and call.name not in self._trusted:  # it may be a stranger's page that opens with `Error:`
+            text = f"{call.name}{ANSWERED}{text}"
         return Called(name=call.name, arguments=call.arguments, result=text, error=text if failed else None)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -168,9 +169,13 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
             progress.messages = _opening(attempt, progress, policy, acting)
             await _act(environment, episode, policy, attempt, acting, progress)
             outcome = None if progress.error else await episode.grade()
-        finally:
-            await episode.close()
+        except BaseException:
+            with suppress(EnvironmentFailure):  # what ended the episode counts, not that it cannot be closed either
+                await episode.close()
+            raise
+        await episode.close()
     except EnvironmentFailure as failure:
+        outcome = None
         progress.stop, progress.error = StopReason.ERROR, f"{type(failure).__name__}: {failure}"
     return Trajectory(
         id=attempt.id,

@@ -141,6 +141,7 @@ class Agent:
         self._store: Store | None = None
         self._kind = AGENT
         self._session: Session | None = None
+        self._over = False
         self._batches = self._done = 0
         self._told: deque[str] = deque(maxlen=REMEMBERED)
         self._core: State = {}
@@ -150,6 +151,8 @@ class Agent:
         self._watched = kept()
 
     async def __aenter__(self) -> Agent:
+        if self._over:
+            raise RuntimeError("this Agent was closed, and its run has ended; make another one")
         try:
             return await self._entered()
         except BaseException:
@@ -181,9 +184,11 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        session, self._session, self._policies = self._session, None, None
+        self._over = True
         try:
-            if self._session is not None:
-                self._session.end(error)
+            if session is not None:
+                session.end(error)
         finally:
             await self._exit.aclose()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -17,13 +16,13 @@ from evolve.config.model import Config
 from evolve.episode.injection import Shown, choose_core, injection_of, recall_for, sought
 from evolve.episode.prompting import knowledge, learned
 from evolve.episode.skill_runtime.shown_skills import text_kinds, texts
+from evolve.gates.online_ab import OnlineAB
 from evolve.gates.review_queue import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.integrations.agent import Agent, Asked, hosted, without_conversation
 from evolve.integrations.client_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.client_limits import Limits
-from evolve.lookup import find_record, find_skill
-from evolve.loop.nodes.expose import hidden
+from evolve.lookup import find_records, find_skill
 from evolve.loop.runs import MCP
 from evolve.seeds import id_for
 from memory.errors import BadInput, NotFound
@@ -123,7 +122,7 @@ class ClientSession:
             self._journal(OPENED, {"client": self._client, "transport": transport})
 
     async def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:
-        """Return the records nearest to a text. What chance hides from a task under way is not found."""
+        """Return the records nearest to a text."""
         for kind in kinds:
             payload_class(kind)
         if not 1 <= k <= MOST:
@@ -131,9 +130,7 @@ class ClientSession:
         await self._embed(query)
         wanted = RecallQuery(text=query, namespace=self._namespace, kinds=tuple(kinds), k=k)
         below = [each for layer in self._layers for each in self._recalled_below(layer, wanted)]
-        gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
-        own = [item for item in self._store.recall(wanted) if item.record.id not in gone]
-        shown = sorted([*own, *below], key=lambda item: -item.scores["rrf"])[:k]
+        shown = sorted([*self._store.recall(wanted), *below], key=lambda item: -item.scores["rrf"])[:k]
         for item in shown:
             if item.record.namespace == self._namespace:
                 self._found.setdefault(item.record.id, injection_of(item.record, item.rank, item.scores))
@@ -206,7 +203,7 @@ class ClientSession:
             )
         if success is None and feedback:
             raise BadInput("got feedback without success; say success true or false as well, or leave feedback out")
-        followed = [(name, self._cited(name)) for name in cited]
+        followed = self._followed(cited)
         named = [record for _, record in followed if record is not None]
         asked = self._asked.pop(task, None) or await agent.ask(self._task(task), memory=False)
         found = self._found | {r.id: injection_of(r, 0) for r in named if r.id not in self._found}
@@ -296,16 +293,22 @@ class ClientSession:
         below, _, label = name.rpartition("/")
         return below if below in {"", *(layer.namespace for layer in self._layers)} else None, label
 
-    def _cited(self, name: str) -> Record[Any] | None:
-        """Return the record of a cited id; None for one of a layer, which nobody is credited with."""
-        below, label = self._split(name.strip().strip("[]"))
-        record = None
-        if below is not None:
-            with suppress(NotFound):
-                record = find_record(self._store, below or self._namespace, label)
-        if record is None or record.status not in RECALLABLE:
-            raise NotFound(f"got cited id {name!r}, expected one that search or get_playbook gave; leave it out")
-        return None if below else record
+    def _followed(self, cited: Sequence[str]) -> list[tuple[str, Record[Any] | None]]:
+        """Return cited ids with their records; None for one of a layer, which nobody is credited with."""
+        places = {name: self._split(name.strip().strip("[]")) for name in cited}
+        asked: dict[str, set[str]] = {}
+        for below, label in places.values():
+            if below is not None:
+                asked.setdefault(below, set()).add(label)
+        there = {below: find_records(self._store, below or self._namespace, asked[below]) for below in asked}
+        followed: list[tuple[str, Record[Any] | None]] = []
+        for name in cited:
+            below, label = places[name]
+            record = None if below is None else there[below].get(label)
+            if record is None or record.status not in RECALLABLE:
+                raise NotFound(f"got cited id {name!r}, expected one that search or get_playbook gave; leave it out")
+            followed.append((name, None if below else record))
+        return followed
 
     def _task(self, text: str) -> Task:
         return Task(id=id_for("task", text), instruction=text, environment=self._kind)
@@ -316,9 +319,12 @@ class ClientSession:
 
 
 def visiting(config: Config) -> Config:
-    """Return the configuration of a session: no model is asked, no task is run, and what is proposed is quarantined."""
+    """Return the configuration of a session: no model is asked, no task is run, and what is proposed is quarantined.
+
+    Nothing is tried on a client's tasks either (`online_ab`): what it reports decides about nothing.
+    """
     names = expanded(config.gate.names, live=True, graded=not config.run.label_free)
-    gates = tuple(name for name in names if name not in RUNS_TASKS)
+    gates = tuple(name for name in names if name not in RUNS_TASKS | {OnlineAB.name})
     floor = config.gate.trust if config.gate.trust.reaches(Trust.SELF_JUDGED) else Trust.SELF_JUDGED
     return without_conversation(config).model_copy(
         update={

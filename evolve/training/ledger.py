@@ -43,7 +43,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    return [json.loads(line) for line in whole.split("\n") if line]
 
 
 def keep(path: Path, done: int, by: str = "iteration") -> None:

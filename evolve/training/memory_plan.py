@@ -8,8 +8,9 @@ from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
-from policies.local.llama import CACHE_BYTES
+from policies.local.llama import CACHE_BYTES, PACKED_BYTES
 from policies.local.local_policy import GPU_BATCH, MAX_BATCH
+from policies.local.products import onednn_is_faster
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import StepMemory, step_memory
 from policies.rl.trained_model import held_in, packed_to
@@ -79,6 +80,8 @@ def planned(
     held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
     rows = min(GPU_BATCH if gpu else MAX_BATCH, config.train.chains * config.train.rollouts)
     kept = found.token * (4 if own or held_in(settings, gpu=gpu) == "float32" else 2)
+    packs = own and found.plain_llama and not gpu and onednn_is_faster() and found.merged <= PACKED_BYTES
+    held += found.merged if packs else 0
     rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * kept
     made = MemoryPlan(
         model=str(path),

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from evolve.archive.interchange import arrivals, read, standings
 from evolve.archive.merging import Merged, merge
 from evolve.archive.transfer import require_workspace
+from evolve.config.file import changed
 from evolve.config.model import Config
 from evolve.episode.trust import text_of
 from evolve.gates.static import options_of
@@ -86,6 +87,8 @@ def import_playbook(
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as missing:
         raise NotFound(f"no file {str(file)!r}; give the path of a playbook") from missing
+    except OSError as error:
+        raise BadInput(f"{str(file)!r} cannot be read ({error.strerror}); give the file of a playbook") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
     found: str = form or detect(text)
@@ -154,10 +157,12 @@ def export_skills(store: Store, config: Config, folder: Path, names: Sequence[st
 def merge_place(store: Store, config: Config, place: str | PathLike[str], namespace: str | None = None) -> Merged:
     """Take what is in use in another workspace into this one; variables of the shell are about this one alone.
 
-    Raises `NotFound` where there is none, or nothing ever was in the namespace, and `BadInput`.
+    Nothing is embedded or searched there, so no code runs that its settings name. Raises `NotFound` where there is
+    none, or nothing ever was in the namespace, and `BadInput`.
     """
     theirs = settings_at(place, {}, variables=False)
     require_workspace(theirs)
+    theirs = changed(theirs, {"memory.embedder": "hashing", "memory.index": "exact"})
     name = namespace or theirs.memory.namespace
     with open_store(theirs, read_only=True) as other:
         if name not in other.namespaces():

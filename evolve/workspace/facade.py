@@ -75,7 +75,11 @@ class Workspace:
                 f"no workspace can be made at {str(config.workspace)!r} ({error.strerror or error}); name a folder "
                 "that can be written"
             ) from error
-        self.tasks = TaskLoop(self._opened, config, parts)
+        try:
+            self.tasks = TaskLoop(self._opened, config, parts)
+        except BaseException:
+            self._opened.close()
+            raise
         """The session of its tasks."""
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
@@ -90,12 +94,15 @@ class Workspace:
         store, self._opened = self._opened, None
         if store is None:
             return
+        with self._starting:
+            thread, self._thread = self._thread, None
         try:
-            if self._thread is not None:
-                self._wait(self.tasks.close(error))
-                self._thread.close()
+            if thread is not None:
+                try:
+                    thread.submit(self.tasks.close(error)).result()
+                finally:
+                    thread.close()
         finally:
-            self._thread = None
             store.close()
 
     def __enter__(self) -> Workspace:
@@ -447,9 +454,12 @@ class Workspace:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine comes to in the thread of the session."""
         with self._starting:
+            if self._opened is None:
+                work.close()
+                self._require_open()
             if self._thread is None:
                 self._thread = LoopThread("evolve-workspace")
-        future = self._thread.submit(work)
+            future = self._thread.submit(work)
         try:
             return future.result()
         except BaseException:

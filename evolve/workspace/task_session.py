@@ -104,6 +104,8 @@ class TaskRecord:
         self._asked: Asked | None = None
         self._steps: list[Step] = []
         self._finished: Finished | None = None
+        self._told = False
+        """Whether its end was told, also where learning from it failed then."""
 
     @property
     def instruction(self) -> str:
@@ -146,6 +148,7 @@ class TaskRecord:
         self._asked = await self._loop.ask(self._task, learning=self._learning)
 
     async def _end(self, given: Trajectory) -> Finished:
+        self._told = True
         self._finished = await self._loop.learn(self._known, given)
         return self._finished
 
@@ -172,6 +175,11 @@ class TaskRecord:
         said = _said(error)
         return Trajectory(task=self._known.task, steps=tuple(self._steps), stop=StopReason.ERROR, error=said)
 
+    @staticmethod
+    def _not_stored(error: Exception, unlearned: Exception) -> None:
+        """Add to an exception, which flies on, that nothing could be learned from it."""
+        error.add_note(f"evolve could not learn from it: {_said(unlearned)}")
+
     def _unfinished(self) -> BadInput:
         return BadInput(f"task {self.instruction!r} was not finished; end it with task.finish(output, success=...)")
 
@@ -190,9 +198,14 @@ class OpenTask(TaskRecord):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._finished is None and isinstance(error, Exception):
-            self._wait(self._end(self._broken(error)))
-        elif self._finished is None and error is None:
+        if self._told:
+            return
+        if isinstance(error, Exception):
+            try:
+                self._wait(self._end(self._broken(error)))
+            except Exception as unlearned:
+                self._not_stored(error, unlearned)
+        elif error is None:
             raise self._unfinished()
 
     def finish(
@@ -215,9 +228,14 @@ class AsyncOpenTask(TaskRecord):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._finished is None and isinstance(error, Exception):
-            await self._end(self._broken(error))
-        elif self._finished is None and error is None:
+        if self._told:
+            return
+        if isinstance(error, Exception):
+            try:
+                await self._end(self._broken(error))
+            except Exception as unlearned:
+                self._not_stored(error, unlearned)
+        elif error is None:
             raise self._unfinished()
 
     async def finish(

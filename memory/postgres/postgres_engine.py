@@ -83,7 +83,7 @@ class PostgresConnection:
         self._address, self._read_only = address, read_only
         self.leases: set[int] = set()
         """Advisory locks of this session, taken again where it is made anew."""
-        self.in_transaction = False
+        self.in_transaction = self._closed = False
         self._open = ExitStack()
         self._pipeline: psycopg.Pipeline | None = None
         self._raw = self._connected()
@@ -122,7 +122,9 @@ class PostgresConnection:
                 raise psycopg.OperationalError("the connection was lost, and another process works on this run now")
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
-        """Run one statement."""
+        """Run one statement. Raises `psycopg.OperationalError` once it was closed."""
+        if self._closed:
+            raise psycopg.OperationalError("this connection was closed")
         command = sql.partition(" ")[0]
         if self._raw.closed or (not self.in_transaction and self._hung_up()):
             self._abandon_pipeline()
@@ -185,7 +187,8 @@ class PostgresConnection:
             self._end_pipeline()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; from now on nothing is asked of it."""
+        self._closed = True
         self._abandon_pipeline()
         self._raw.close()
 

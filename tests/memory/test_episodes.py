@@ -154,3 +154,8 @@ def test_an_unnamed_run_is_refused_and_a_redacted_reply_loses_its_tokens(store: 
     kept = store.put_reply("k", {"text": "password = 'abcdefg1'", "token_ids": [1], "logprobs": [0.1], "n": 2})
     assert kept == {"text": "password = '[REDACTED:assigned-secret]'", "token_ids": None, "logprobs": None, "n": 2}
     assert "prompt_token_ids" not in kept
+    said = {"reply": {"text": "password = 'abcdefg1'", "token_ids": [1], "prompt_token_ids": [2]}, "sha256": "x"}
+    kept = store.put_reply("as policies keep it", said)["reply"]
+    assert (kept["token_ids"], kept["prompt_token_ids"]) == (None, None)
+    fine = {"reply": {"text": "fine", "token_ids": [1]}}
+    assert store.put_reply("fine", fine) == fine

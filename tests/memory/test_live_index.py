@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from memory import doctor as compared
 from memory import index_worker, outbox
@@ -417,7 +416,9 @@ def worker(database: Path) -> Iterator[tuple[IndexWorker, Journal]]:
     owner.release(clean=True)
 
 
-def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[IndexWorker, Journal]) -> None:
+def test_a_search_that_fails_is_said_and_left_to_exact_search(
+    worker: tuple[IndexWorker, Journal], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     made, journal = worker
     (vector,) = HashingEmbedder(DIM).embed(["invoice"])
     chroma = made._open()
@@ -426,25 +427,29 @@ def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[Inde
     assert made.serves("default/fact")
     assert len(made.search("default/fact", vector, 3) or []) == 3
     chroma._client.delete_collection(chroma._client.list_collections()[0].name)
-    with capture_logs() as said:
-        assert made.search("default/fact", vector, 3) is None
+    assert made.search("default/fact", vector, 3) is None
     assert (made.ready.is_set(), made.serves("default/fact")) == (False, False)
     assert "Chroma cannot use its directory" in made.failure
-    assert said == [{"event": "index failed, searching exactly", "reason": made.failure, "log_level": "warning"}]
+    (said,) = caplog.records
+    assert (said.message, vars(said)["reason"]) == ("index failed, searching exactly", made.failure)
+    assert capsys.readouterr().out == ""  # a program's output is its own
 
 
-def test_an_index_is_rebuilt_twice_and_then_left_alone(worker: tuple[IndexWorker, Journal], database: Path) -> None:
+def test_an_index_is_rebuilt_twice_and_then_left_alone(
+    worker: tuple[IndexWorker, Journal], database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made, journal = worker
     (database.parent / "index.quarantine-note").touch()
     for time_ in range(1, 4):
         (database.parent / "index").mkdir(exist_ok=True)
         (database.parent / "index" / f"mark{time_}").touch()
-        with capture_logs() as said:
-            made._start_over(journal, f"damage {time_}")
-        assert [each["reason"] for each in said] == [f"damage {time_}"]
+        caplog.clear()
+        made._start_over(journal, f"damage {time_}")
+        (said,) = caplog.records
+        assert vars(said)["reason"] == f"damage {time_}"
         kept = [path for path in database.parent.glob("index.quarantine-*") if path.is_dir()]
         assert len(kept) == 1, "only the latest is kept"
-        assert said[0]["event"] == ("index rebuilt" if time_ <= 2 else "index failed, searching exactly")
+        assert said.message == ("index rebuilt" if time_ <= 2 else "index failed, searching exactly")
         if time_ <= 2:
             assert (kept[0] / f"mark{time_}").exists()
             assert (made.failure, outbox.pending(journal)) == ("", N)

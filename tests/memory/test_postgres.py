@@ -129,6 +129,13 @@ def test_p2_a_session_that_the_server_ended_while_idle_is_made_anew_without_a_wo
         assert not store.journal.leased("run-1")
 
 
+def test_p2_what_was_closed_stays_closed(path: Path, database: str) -> None:
+    with another(path, database) as other:
+        pass
+    with pytest.raises(JournalError, match="closed"):
+        other.query("SELECT 1")
+
+
 def test_p2_a_connection_that_is_lost_while_it_reads_is_said_once(journal: Journal, path: Path, database: str) -> None:
     def read() -> None:
         with another(path, database) as other, journal.reading():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from gguf import GGUFWriter
 
 from memory.errors import BadInput
 from policies.gguf_file import GgufFile, inspect
@@ -23,6 +26,24 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
         cut.write_bytes(whole[:length])
         with pytest.raises(BadInput, match=r"cut\.gguf' is cut short.*get it again"):
             inspect(cut)
+
+
+@pytest.mark.parametrize("odd", [0, "wide", -1])
+def test_a_file_that_says_something_odd_is_refused(tmp_path: Path, odd: Any) -> None:
+    writer = GGUFWriter(tmp_path / "odd.gguf", "llama")
+    if isinstance(odd, str):
+        writer.add_string("llama.context_length", odd)
+    elif odd:
+        writer.add_array("llama.context_length", [1, 2])
+    else:
+        writer.add_uint32("general.alignment", odd)
+    writer.add_tensor("output.weight", np.zeros((4, 8), dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(BadInput, match=r"odd\.gguf' is cut short or damaged"):
+        inspect(tmp_path / "odd.gguf")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ class Bfcl:
     action_format: ActionFormat = "tools"
     max_steps = 60
     """The longest gold takes 16 calls, and a turn ends by an action, too."""
+    seedless = True
 
     def __init__(self, config: BfclConfig | None = None) -> None:
         self.config = config or BfclConfig()

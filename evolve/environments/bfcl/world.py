@@ -92,7 +92,7 @@ def _refuse_bombs(owner: str, name: str, arguments: dict[str, Any]) -> None:
     """Refuse arguments with which a simulated system would keep the host busy for hours or eat its memory."""
     if any(isinstance(value, (int, float)) and abs(value) > _LARGEST for value in arguments.values()):
         raise ValueError(f"a number beyond {_LARGEST} is not accepted")
-    if any(isinstance(arguments.get(key), int) and abs(arguments[key]) > _LARGEST_POWER for key in _POWERS):
+    if any(isinstance(arguments.get(key), (int, float)) and abs(arguments[key]) > _LARGEST_POWER for key in _POWERS):
         raise ValueError(f"an exponent or precision beyond {_LARGEST_POWER} is not accepted")
     if owner == "MathAPI":
         spec = next(spec for spec in functions(owner) if spec.name == name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -49,7 +50,7 @@ def listed(desk: PageContext, asked: Asked, size: int = ROWS) -> dict[str, Any]:
         "statuses": tuple(STATUSES),
         "records": found,
         "paging": Paging(asked.page, size, total),
-        "graph": graph(Library(_in_use(desk)))[:MOST],
+        "graph": list(islice(graph(Library(_in_use(desk))), MOST)),
         "enabled": desk.config.skills.enabled,
         "any": total or any(paging.counts(desk.store.journal, desk.namespace).get(Skill.kind, {}).values()),
     }
@@ -60,18 +61,21 @@ def _in_use(desk: PageContext) -> tuple[Record[Skill], ...]:
     return desk.store.reader.load(paging.records(desk.store.journal, wanted, limit=ALL)[0])
 
 
-def graph(library: Library) -> list[Node]:
-    """Return who calls whom as lines of a tree, from those that none calls; skills that call none are left out."""
+def graph(library: Library) -> Iterator[Node]:
+    """Yield who calls whom as lines of a tree, from those that none calls; skills that call none are left out."""
     records = {record.payload.name: record for record in library.records}
     needs = {name: record.payload.requires for name, record in records.items()}
     tops = [name for name in needs if needs[name] and not library.required_by(name)]
-    return [node for name in tops for node in _below(name, needs, records, ())]
+    for name in tops:
+        yield from _below(name, needs, records, ())
 
 
 def _below(
     name: str, needs: Mapping[str, Sequence[str]], records: Mapping[str, Record[Skill]], above: tuple[str, ...]
-) -> list[Node]:
+) -> Iterator[Node]:
     mark = "in a circle" if name in above else "" if name in needs else "not in use"
     node = Node(len(above), name, records[name].id if name in records else "", mark)
     below = () if mark else needs[name]
-    return [node, *(each for callee in below for each in _below(callee, needs, records, (*above, name)))]
+    yield node
+    for callee in below:
+        yield from _below(callee, needs, records, (*above, name))

@@ -105,6 +105,8 @@ def connected() -> Generator[None]:
         if "RAY_ADDRESS" in os.environ:
             raise ConfigError(f"no Ray cluster at RAY_ADDRESS = {os.environ['RAY_ADDRESS']!r}: {missing}") from missing
         ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+    except (RuntimeError, ValueError) as refused:  # of another version of Ray or Python, or no address
+        raise ConfigError(f"the Ray cluster cannot be used from here: {refused}") from refused
     try:
         yield
     finally:
@@ -144,6 +146,11 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
             ready = [await answer for answer in room]
         except RayTaskError as failed:
             raise failed.cause from None
+        except RayError as lost:
+            raise ConfigError(
+                f"a worker did not start on the Ray cluster ({lost}); each of its machines needs evolve, and the "
+                "modules that the settings name"
+            ) from lost
         yield Workers([answers[answer] for answer in room], ready)
     finally:
         for answer in room:

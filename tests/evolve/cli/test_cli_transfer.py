@@ -130,6 +130,22 @@ def test_what_cannot_be_written_whole_leaves_nothing(
     assert not list(new.rglob("*.part"))
 
 
+def test_settings_that_name_code_come_along_only_where_that_is_allowed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "evolve.toml").write_text('[policy]\nmodel = "llama:small"\n[environment]\nname = "my.world:World"\n')
+    evolve(source, "playbook", "add", "Say the amount in cents.")
+    evolve(source, "export", "--workspace", "all.tar.gz")
+    given = ("--from", str(source / "all.tar.gz"))
+    said = complaint(tmp_path, "init", "elsewhere", *given, code=2)
+    assert "names code that the next command would run (environment.name = 'my.world:World')" in said
+    assert not (tmp_path / "elsewhere").exists()
+    evolve(tmp_path, "init", "elsewhere", *given, "--allow-code")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "evolve.toml").write_text("")
+    evolve(tmp_path, "init", "own", *given)
+
+
 class FullDisk(io.BytesIO):
     """A file that takes nothing."""
 

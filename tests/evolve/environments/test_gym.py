@@ -91,6 +91,17 @@ class Tenths:
 TASK = Task(id="seed-0", instruction="Complete the task.", metadata={"seed": 0})
 
 
+class Half:
+    """Gives no reward, then something that is none."""
+
+    def reset(self, seed: int) -> tuple[dict[Any, Any], dict[str, Any]]:
+        self.given: list[Any] = [None, "a lot"]
+        return {(1, 2): "a corner"}, {}
+
+    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+        return "on", self.given.pop(0), False, False, {}
+
+
 class Odd:
     """Returns what nobody reads."""
 
@@ -102,7 +113,7 @@ class Odd:
 def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the classes above importable, as a user's module is."""
     module = ModuleType("brought")
-    vars(module).update(Valve=Valve, Client=Client, Odd=Odd, Tenths=Tenths)
+    vars(module).update(Valve=Valve, Client=Client, Half=Half, Odd=Odd, Tenths=Tenths)
     monkeypatch.setitem(sys.modules, "brought", module)
 
 
@@ -176,6 +187,14 @@ async def test_what_others_raise_ends_the_episode_and_not_the_run() -> None:
         await gym(make="brought:Client", arguments={"base_url": ""}, observation="text").start(TASK).opening()
     with pytest.raises(ConfigError, match="brought:Nothing"):
         gym(make="brought:Nothing")
+
+
+async def test_odd_answers_of_others_are_read_or_end_the_episode() -> None:
+    episode = gym(make="brought:Half").start(TASK)
+    assert await episode.opening() == "{(1, 2): 'a corner'}"
+    assert (await episode.step(Action(text="on"))).observation == "on"
+    with pytest.raises(EnvironmentFailure, match="got reward 'a lot' and end False; expected a number and a bool"):
+        await episode.step(Action(text="on"))
 
 
 async def test_reflector_rules_learns_from_a_command_that_was_mended() -> None:

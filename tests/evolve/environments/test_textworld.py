@@ -64,7 +64,9 @@ async def test_gold_wins_what_is_idle_does_not_and_a_game_is_made_once(world: Te
     assert not short.success
     assert 0 < short.reward < 1
     assert (await play(world, task, [])).reward == 0.0
-    assert (await play(world, task, [Action(text=""), Action(text="xyzzy\x00"), Action(text="é" * 300)])).reward == 0.0
+    odd = ("", "xyzzy\x00", "é" * 300, "\\boxed{open fridge}", "take apple \\Rightarrow", "save", "restore", "tw-print")
+    assert (await play(world, task, [Action(text=text) for text in odd])).reward == 0.0
+    assert not list(Path().glob("*.qzl"))
     assert {path: path.stat().st_mtime_ns for path in Path(world.config.cache).iterdir()} == made
 
 

@@ -9,6 +9,7 @@ import pytest
 from evolve.episode.prompting import AGAIN, NO_CODE, answered
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.taint import outside_texts
+from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.records import Outcome, Step, StopReason, Task, ToolCall, Usage
 from policies.errors import BudgetExceeded, PolicyRefused, PolicyUnavailable
@@ -160,6 +161,23 @@ async def test_native_calls_are_performed_one_per_step() -> None:
     assert tools == [("tool", "seen 1", "c1"), ("tool", "seen 2", "c2")]
     assert trajectory.success
     assert box.closed == 1
+
+
+class Unclosable(Toolbox):
+    """Cannot be closed."""
+
+    async def close(self) -> None:
+        self.closed += 1
+        raise EnvironmentFailure("the server is gone")
+
+
+async def test_an_episode_that_cannot_be_closed_is_ungraded_and_hides_nothing_else() -> None:
+    box = Unclosable()
+    trajectory = await attempt(ScriptedPolicy(["All added."]), box)
+    assert (trajectory.outcome, trajectory.error) == (None, "EnvironmentFailure: the server is gone")
+    with pytest.raises(BudgetExceeded):
+        await attempt(ScriptedPolicy([BudgetExceeded("no call is left")]), box)
+    assert box.closed == 2
 
 
 async def test_the_episode_is_closed_when_a_bug_flies() -> None:

@@ -101,6 +101,19 @@ async def test_it_must_be_opened(tmp_path: Path) -> None:
         await Agent(solve, doors_config(tmp_path, **NO_MODEL)).run(TASKS)
 
 
+async def test_closed_it_does_nothing_more(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, **NO_MODEL)
+    agent = Agent(solve, config)
+    async with agent:
+        await agent.run(TASKS)
+    with pytest.raises(RuntimeError, match="async with"):
+        await agent.run(TASKS)
+    with pytest.raises(RuntimeError, match="was closed, and its run has ended"):
+        await agent.__aenter__()
+    with open_store(config, read_only=True) as store:
+        assert [run["status"] for run in store.runs()] == ["done"]
+
+
 def test_the_example_runs_and_gets_shorter(root: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "examples/own_agent.py"], cwd=root, env=ENV, capture_output=True, text=True, check=True

@@ -25,9 +25,9 @@ FORGED = (
 )
 
 
-async def reported(root: Path, trust: Trust) -> tuple[Config, Record[Any]]:
+async def reported(root: Path, trust: Trust, **more: Any) -> tuple[Config, Record[Any]]:
     """Return a rule of that trust after six tasks in which a client blamed it."""
-    config = doors_config(root, playbook={"reflector": "rules", "curator": "direct"})
+    config = doors_config(root, playbook={"reflector": "rules", "curator": "direct"}, **more)
     with open_store(config) as store:
         op = DeltaOp(op=Op.ADD, payload={"content": RULE}, provenance=Provenance(trust=trust))
         (result,) = store.commit("default", [op], actor="test").results
@@ -66,6 +66,12 @@ async def test_a_verified_rule_is_not_retired_by_what_a_client_reports(tmp_path:
         assert case.utility.weight == 0
         assert not any(rule(case, (), Limits()) for rule in RULES.values())
     assert record.status is Status.PROVISIONAL
+
+
+async def test_what_a_client_reports_is_no_task_of_a_trial(tmp_path: Path) -> None:
+    config, _ = await reported(tmp_path, Trust.VERIFIED, gate={"names": ["default"]})  # shown in each of six tasks
+    with open_store(config, read_only=True) as store:
+        assert store.count_events(type="online_ab.exposure", namespace="default") == 0
 
 
 async def test_what_was_reported_is_shown_beside_the_counters(tmp_path: Path) -> None:

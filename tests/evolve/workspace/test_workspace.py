@@ -15,15 +15,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import evolve
 from evolve import BadInput, ConfigError, NotFound, Workspace, WorkspaceClosed
 from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts
 from evolve.workspace import exchange
 from memory.operations import removal
 from memory.records import Provenance
+from policies.errors import PolicyUnavailable
+from policies.scripted import ScriptedPolicy
 from tests.evolve.command import SETTINGS, evolve_json, settings
 from tests.evolve.command import evolve as command
 
@@ -125,6 +129,36 @@ def test_a_task_that_raised_is_stored_ungraded_and_its_error_flies(memory: Works
     assert (stored.outcome, stored.error) == (None, "KeyError: 'mine'")
 
 
+def test_an_exception_flies_also_where_nothing_can_be_learned_from_it(tmp_path: Path) -> None:
+    asked = 0
+
+    def down(messages: Any, params: Any) -> str:
+        nonlocal asked
+        asked += 1
+        raise PolicyUnavailable("the server is down")
+
+    settings = {"playbook.reflector": "model", "memory.index": "exact"}
+    with evolve.open(tmp_path, settings=settings, parts=Parts(policy=ScriptedPolicy(down))) as memory:
+        task = memory.task("Book room 4")
+
+        def broken() -> None:
+            with task:
+                task.step("look()", "nothing")
+                raise KeyError("mine")
+
+        with pytest.raises(KeyError, match="mine") as raised:
+            broken()
+        assert raised.value.__notes__ == ["evolve could not learn from it: PolicyUnavailable: the server is down"]
+        asked = 0
+        with pytest.raises(PolicyUnavailable), memory.task("Book room 5") as other:
+            other.finish("room 5", success=False)
+        once, asked = asked, 0
+        assert once
+        with pytest.raises(PolicyUnavailable):
+            memory.task("Book room 6").__enter__().finish("room 6", success=False)
+        assert asked == once  # leaving the block asked nothing more
+
+
 def test_a_task_of_which_nothing_was_told_says_so(memory: Workspace) -> None:
     with memory.task("Book room 4") as task:
         assert "no output and no step was told" in task.finish(success=False).note
@@ -158,6 +192,20 @@ def test_a_state_folder_takes_the_settings_that_name_it(tmp_path: Path) -> None:
             assert (memory.path, memory.config.run.tasks) == (tmp_path / ".evolve", 16)
     with evolve.open(tmp_path / "other", settings={"run.tasks": 3, "memory.index": "exact"}) as memory:
         assert (memory.path, memory.config.run.tasks) == (tmp_path / "other", 3)
+
+
+def test_a_backup_that_was_put_back_takes_the_settings_of_its_place(tmp_path: Path) -> None:
+    settings(tmp_path)
+    with evolve.open(tmp_path) as memory:
+        copy = Path(memory.backup().path)
+    assert (copy / "evolve.toml").exists()
+    with evolve.open(copy) as memory:
+        assert memory.path == copy
+    shutil.rmtree(tmp_path / ".evolve")
+    shutil.copytree(copy, tmp_path / ".evolve")
+    (tmp_path / "evolve.toml").write_text((tmp_path / "evolve.toml").read_text().replace("16", "5"))
+    with evolve.open(tmp_path / ".evolve") as memory:
+        assert (memory.path, memory.config.run.tasks) == (tmp_path / ".evolve", 5)
 
 
 def test_a_folder_of_something_else_gets_a_state_folder_of_its_own(tmp_path: Path) -> None:
@@ -361,6 +409,8 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
         assert len(second.playbook) == 0
         second.restore(second.knowledge("quarantined")[0].label)
         assert second.import_playbook(file, form="ace", trust=True).known == 1
+        with pytest.raises(BadInput, match="cannot be read"):
+            second.import_playbook(tmp_path)
         long = tmp_path / "long.md"
         long.write_text("## RULES\n\n- Greet the treasurer.\n- " + "Greet the treasurer. " * 100 + "\n")
         with_one = second.import_playbook(long)

@@ -12,14 +12,14 @@ import inspect
 import sysconfig
 import traceback
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
 from typing import Any, cast
 
-from evolve.errors import UserCodeError
+from evolve.errors import EnvironmentFailure, UserCodeError
 from evolve.protocols import Action, Environment, Episode, HasOpening, HasTaskTools, StepResult
 from memory.errors import EvolveError
 from memory.records import Outcome, Task
@@ -92,6 +92,22 @@ def open_episode(environment: Environment, task: Task, seed: int) -> Episode:
         raise broke_contract(what, environment.start, episode, wanted)
     checked = CheckedOpening if isinstance(episode, HasOpening) else CheckedEpisode
     return checked(episode, environment.name)
+
+
+async def begun(environment: Environment, task: Task, seed: int) -> tuple[Episode, str]:
+    """Return a fresh episode as it is before its first action, and what its opening shows; empty where it has none.
+
+    Raises as `open_episode`, and what the opening raises; the episode is closed then.
+    """
+    episode = open_episode(environment, task, seed)
+    if not isinstance(episode, HasOpening):
+        return episode, ""
+    try:
+        return episode, await episode.opening()
+    except BaseException:
+        with suppress(EnvironmentFailure):
+            await episode.close()
+        raise
 
 
 class CheckedEpisode:

@@ -20,7 +20,6 @@ from evolve.protocols import (
     Action,
     Demonstration,
     Environment,
-    Episode,
     HasAnswers,
     HasCanaries,
     HasDemonstration,
@@ -32,7 +31,7 @@ from evolve.protocols import (
     TellsOutside,
     max_steps_of,
 )
-from evolve.usercode import ask, ask_list, open_episode, places, tools_of
+from evolve.usercode import ask, ask_list, begun, open_episode, places, tools_of
 from memory.errors import EvolveError
 from memory.records import Frozen, Outcome, Step, Task, ToolCall, Trajectory
 
@@ -118,7 +117,7 @@ async def examine(
 
 async def play(environment: Environment, task: Task, actions: Sequence[Action], seed: int = 0) -> Outcome:
     """Perform the actions in a fresh episode and grade it."""
-    episode = await _begun(environment, task, seed)
+    episode, _ = await begun(environment, task, seed)
     try:
         for action in actions:
             if (await episode.step(action)).done:
@@ -126,18 +125,6 @@ async def play(environment: Environment, task: Task, actions: Sequence[Action], 
         return await episode.grade()
     finally:
         await episode.close()
-
-
-async def _begun(environment: Environment, task: Task, seed: int = 0) -> Episode:
-    """Return a fresh episode whose opening was read, as it is before the first action of a run."""
-    episode = open_episode(environment, task, seed)
-    if isinstance(episode, HasOpening):
-        try:
-            await episode.opening()
-        except BaseException:
-            await episode.close()
-            raise
-    return episode
 
 
 async def _found(name: str, subject: Subject, limit: float) -> Finding:
@@ -234,9 +221,9 @@ async def _apart(subject: Subject) -> None:
     for task in subject.tasks:
         actions = subject.gold(task)
         async with AsyncExitStack() as stack:
-            idle = await _begun(subject.world, task)
+            idle, _ = await begun(subject.world, task, 0)
             stack.push_async_callback(idle.close)
-            busy = await _begun(subject.world, task)
+            busy, _ = await begun(subject.world, task, 0)
             stack.push_async_callback(busy.close)
             for action in actions:
                 await busy.step(action)
@@ -289,7 +276,7 @@ async def _readings(subject: Subject) -> None:
 
 async def _mistakes(subject: Subject) -> None:
     task, form = subject.tasks[0], subject.world.action_format
-    episode = await _begun(subject.world, task)
+    episode, _ = await begun(subject.world, task, 0)
     try:
         for action in NONSENSE[form]:
             result = await episode.step(action)

@@ -102,6 +102,11 @@ class LangChainTools:
 
     def _made(self, task: Task) -> Tools:
         tools = self._tools(task) if callable(self._tools) else self._tools
+        if odd := next((tool for tool in tools if not hasattr(tool, "ainvoke")), None):
+            raise BadInput(
+                f"got {odd!r} among the tools, expected LangChain tools; put `@tool` of langchain_core.tools above a "
+                "function"
+            )
         return {tool.name: tool for tool in tools}
 
 
@@ -120,8 +125,18 @@ class ToolsEnvironment:
         description: str = "",
         trusted: Collection[str] = (),
     ) -> None:
-        """Take what makes the world. `trusted` names tools whose answers no stranger can have written."""
+        """Take what makes the world. `trusted` names tools whose answers no stranger can have written.
+
+        Raises `BadInput` where `source` is one tool alone, and where `grade` is no function. A fixed sequence of tools
+        is one state for all episodes, so they run one after the other; a function of the task lets them run at once.
+        """
+        if hasattr(source, "ainvoke"):
+            raise BadInput(f"got the one tool {source!r}; expected a list of tools, or a function task -> tools")
+        if not callable(grade):
+            raise BadInput(f"got grade {grade!r}; expected a function (task, transcript, tools) -> verdict")
         self.name = name
+        if isinstance(source, Sequence):
+            self.max_concurrency = 1
         self._trusted = frozenset(trusted)
         self._source: ToolSource = (
             LangChainTools(source) if callable(source) or isinstance(source, Sequence) else source
@@ -154,8 +169,12 @@ class ToolsEnvironment:
     def outside(self, episode: Trajectory) -> Sequence[str]:
         """Return what was observed of tools that are not `trusted`, error messages that they raised left out."""
         asked = [step for step in episode.steps if {call.name for call in step.tool_calls} - self._trusted]
-        raised = ["" if ANSWERED in (step.error or "") else step.error or "" for step in asked]
-        return [step.observation.replace(error, "") for step, error in zip(asked, raised, strict=True)]
+        return [
+            step.observation
+            if any(f"{call.name}{ANSWERED}" in step.observation for call in step.tool_calls)
+            else step.observation.replace(step.error or "", "")
+            for step in asked
+        ]
 
     def start(self, task: Task, seed: int = 0) -> ToolsEpisode:
         """Return a fresh episode; its tools open at the first step."""
@@ -238,10 +257,10 @@ class ToolsEpisode:
         text = _text(answer.content)
         if answer.status == "error":
             return Called(name=call.name, arguments=call.arguments, result=text, error=text)
-        failed = reports_error(text)
-        if failed and call.name not in self._trusted:  # it may be a stranger's page that opens with `Error:`
+        error = text if reports_error(text) else None
+        if error and call.name not in self._trusted:  # it may be a stranger's page that opens with `Error:`
             text = f"{call.name}{ANSWERED}{text}"
-        return Called(name=call.name, arguments=call.arguments, result=text, error=text if failed else None)
+        return Called(name=call.name, arguments=call.arguments, result=text, error=error)
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._source.copyable:

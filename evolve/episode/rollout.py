@@ -38,7 +38,6 @@ from evolve.protocols import (
     Demonstration,
     Environment,
     Episode,
-    HasOpening,
     HasTaskTools,
     StepResult,
     stop_of,
@@ -164,8 +163,7 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
         progress.started = await start(environment, attempt.task, seed_for(attempt.seed, "world"), attempt.skills)
         episode = progress.started.episode
         try:
-            if isinstance(episode, HasOpening):
-                progress.opening, _ = shortened(await episode.opening(), acting.observation_chars)
+            progress.opening, _ = shortened(progress.started.opening, acting.observation_chars)
             progress.messages = _opening(attempt, progress, policy, acting)
             await _act(environment, episode, policy, attempt, acting, progress)
             outcome = None if progress.error else await episode.grade()

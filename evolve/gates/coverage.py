@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from evolve.errors import EnvironmentFailure
 from evolve.gates.decisions import held_back
 from evolve.protocols import Action, Environment
+from evolve.usercode import begun
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Frozen, Task, Trajectory, Trust, Verdict
 from skills.code_coverage import Place, marked, reached
@@ -120,7 +121,7 @@ async def _again(environment: Environment, trial: SkillTrial, prelude: str) -> s
     """Do a trial's actions in a fresh episode and return the marks: what else is printed could cut them off."""
     printed: list[str] = []
     try:
-        episode = environment.start(trial.task, trial.world_seed)
+        episode, _ = await begun(environment, trial.task, trial.world_seed)
         try:
             for text in (f"{prelude}\n{_SILENT}", *trial.actions):
                 result = await episode.step(Action(text=text))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.protocols import Action, Environment, Episode
-from evolve.usercode import open_episode
+from evolve.usercode import begun
 from memory.errors import EvolveError
 from memory.records import Event, Record, Task, Trajectory
 from memory.store import Store
@@ -29,6 +29,8 @@ class Started:
     skills: tuple[Record[Any], ...] = ()
     source: str = ""
     """What ran before the first action."""
+    opening: str = ""
+    """What the episode's opening shows, which is read before anything runs."""
     error: str | None = None
     """Why the skills were left out."""
 
@@ -38,28 +40,29 @@ async def start(environment: Environment, task: Task, seed: int, skills: Sequenc
 
     Raises what the environment raises.
     """
-    episode = open_episode(environment, task, seed)
+    episode, opening = await begun(environment, task, seed)
     if not skills:
-        return Started(episode)
+        return Started(episode, opening=opening)
     try:
         source = Library(skills).prelude(record.payload.name for record in skills)
     except EvolveError as unfit:
-        return Started(episode, error=str(unfit))
+        return Started(episode, error=str(unfit), opening=opening)
     if await _defines(episode, source) is None:
-        return Started(episode, tuple(skills), source)
+        return Started(episode, tuple(skills), source, opening=opening)
     await episode.close()
-    trial = open_episode(environment, task, seed)
+    trial, _ = await begun(environment, task, seed)
     try:
         kept, error = await _apart(trial, skills)
     finally:
         await trial.close()
-    episode = open_episode(environment, task, seed)
+    episode, opening = await begun(environment, task, seed)
     source = Library(kept).prelude(record.payload.name for record in kept)
     again = await _defines(episode, source) if kept else None
     if again is None:
-        return Started(episode, kept, source, error)
+        return Started(episode, kept, source, error=error, opening=opening)
     await episode.close()
-    return Started(open_episode(environment, task, seed), error=f"{error}; {again}")
+    episode, opening = await begun(environment, task, seed)
+    return Started(episode, error=f"{error}; {again}", opening=opening)
 
 
 async def _apart(episode: Episode, skills: Sequence[Record[Any]]) -> tuple[tuple[Record[Any], ...], str]:

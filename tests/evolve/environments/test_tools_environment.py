@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from evolve.environments.tools import (
     Transcript,
     from_config,
 )
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import UserCodeError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
@@ -235,6 +237,46 @@ async def test_a_copy_goes_its_own_way() -> None:
     await copy.step(call("pay", sender="ann", receiver="bob", amount=1))
     assert (await copy.step(call("balance", account="bob"))).observation == "4"
     assert (await episode.step(call("balance", account="bob"))).observation == "3"
+
+
+async def test_tools_that_are_none_are_refused_in_a_sentence() -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    wanted: Any = [pay]
+    with pytest.raises(BadInput, match="among the tools, expected LangChain tools; put `@tool`"):
+        _ = ToolsEnvironment(wanted, paid_four).tools
+    with pytest.raises(BadInput, match="among the tools"):
+        await ToolsEnvironment(lambda task: wanted, paid_four).start(PAY).step(call("pay", amount=1))
+    one: Any = ledger(PAY)[0]
+    with pytest.raises(BadInput, match=r"got the one tool .*; expected a list of tools"):
+        ToolsEnvironment(one, paid_four)
+    grade: Any = 4
+    with pytest.raises(BadInput, match="got grade 4; expected a function"):
+        ToolsEnvironment(ledger, grade)
+
+
+async def test_episodes_that_share_a_list_of_tools_run_one_after_the_other() -> None:
+    opened: list[int] = []
+    count = 0
+
+    async def grade(task: Task, transcript: Transcript, tools: Tools) -> bool:
+        opened.append(count)
+        return True
+
+    def acts(messages: Sequence[Message], params: SamplingParams) -> Reply:
+        nonlocal count
+        count += 1 if not any(message.role == "tool" for message in messages) else -1
+        return (
+            Reply(text="done") if count == 0 else Reply(text="", tool_calls=call("balance", account="ann").tool_calls)
+        )
+
+    world = ToolsEnvironment(list(ledger(PAY)), grade)
+    attempts = [Attempt(id=f"tr-{at}", task=PAY, seed=at) for at in range(4)]
+    policy = ScriptedPolicy(acts)
+    await asyncio.gather(*(rollout(world, policy, each, RolloutConfig(world="W")) for each in attempts))
+    assert opened == [0, 0, 0, 0]  # none is begun while another one acts
 
 
 def test_tools_of_the_outside_world_have_no_copy() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
-from memory.records import Injection, Record, Trajectory
+from evolve.protocols import Action, ActionFormat, StepResult
+from memory.records import Injection, Outcome, Record, Task, Trajectory
+from policies.protocols import ToolSpec
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill
 
@@ -23,6 +25,7 @@ def find_contact(name: str) -> dict[str, str]:
     """Return the contact of that name."""
     return apps.contacts.find(name=name)
 '''
+DOUBLE = 'def double(n: int) -> int:\n    """Double."""\n    return 2 * n\n'
 CALL = 'pay_to("Rodor", 77.93, "early lunch")\napps.task.done()'
 
 
@@ -56,6 +59,54 @@ async def test_a_skill_and_what_it_calls_are_there_from_the_first_action(office:
     assert trajectory.success
     assert [item.label for item in trajectory.injected] == ["skill-00002", "skill-00001"]
     assert trajectory.prelude.index("def find_contact") < trajectory.prelude.index("def pay_to")
+
+
+class Sessions:
+    """A world whose episodes can do nothing before their opening was read."""
+
+    name = "sessions"
+    action_format: ActionFormat = "code"
+    tools: tuple[ToolSpec, ...] = ()
+
+    def describe(self, profile: str) -> str:
+        return "a world"
+
+    def tasks(self, split: str) -> list[Task]:
+        return [Task(id="a", instruction="Pay.")]
+
+    def start(self, task: Task, seed: int = 0) -> SessionEpisode:
+        return SessionEpisode()
+
+
+class SessionEpisode:
+    """Keeps what it ran."""
+
+    ran: list[str] | None = None
+
+    async def opening(self) -> str:
+        self.ran = []
+        return "Who are you?"
+
+    async def step(self, action: Action) -> StepResult:
+        assert self.ran is not None
+        self.ran.append(action.text)
+        return StepResult(observation="", error="no such name" if "contacts" in action.text else None)
+
+    async def grade(self) -> Outcome:
+        return Outcome(success=True, reward=1.0)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_skills_are_defined_after_the_opening_of_an_episode() -> None:
+    for skills, kept in ((SKILLS, ""), ((stored(3, DOUBLE),), DOUBLE)):
+        world = Sessions()
+        plan = Attempt(id="tr", task=world.tasks("train")[0], seed=1, skills=skills)
+        policy = ScriptedPolicy(["double(2)"], profile="compact")
+        trajectory = await rollout(world, policy, plan, RolloutConfig(world="W", skills=True, max_steps=1))
+        assert (trajectory.opening, trajectory.success) == ("Who are you?", True)
+        assert trajectory.prelude.strip() == kept.strip()
 
 
 async def test_defining_skills_takes_no_step(office: Office) -> None:

@@ -173,6 +173,7 @@ def test_a_tool_that_returns_its_error_teaches_like_one_that_raises_it(answer: s
     (tmp_path / "evolve.toml").write_text(
         '[run]\nbatch_size = 1\n[policy]\nname = "scripted"\nmodel = "ledger:clerk"\n'
         '[environment]\nname = "tools"\ntools = "ledger:tools"\ngrade = "ledger:grade"\ntasks_file = "tasks.jsonl"\n'
+        'trusted = ["add"]\n'
         '[memory]\nindex = "exact"\n[playbook]\nreflector = "rules"\ncurator = "direct"\n'
     )
     (tmp_path / "ledger.py").write_text(TOOLS.replace("ANSWER", repr(answer)))

@@ -17,9 +17,10 @@ def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
 
     A label may be that of an earlier version: an edit may have changed its prefix.
     """
-    for record in find_records(store, namespace, (name,)).values():
-        return record
-    raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+    found = find_records(store, namespace, (name,))
+    if name not in found:
+        raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+    return found[name]
 
 
 def find_records(store: Store, namespace: str, names: Collection[str]) -> dict[str, Record[Any]]:

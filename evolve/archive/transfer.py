@@ -161,7 +161,8 @@ def import_workspace(archive: Path, folder: Path, *, code: bool = False) -> Arri
 def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path, *, code: bool) -> Arrived:
     """Put the parts of an archive into their places. Raises as `import_workspace`."""
     config = _destination(parts.get(FILE), folder)
-    if not code and FILE in parts and not (folder / FILE).exists():
+    settings = FILE in parts and not (folder / FILE).exists()
+    if settings and not code:
         _refuse_code(parts[FILE])
     if config.memory.database:
         raise BadInput(
@@ -177,7 +178,6 @@ def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path, *, code: bo
             f"Move {logs} away, or choose another folder"
         )
     _examine(parts[DATABASE], archive)
-    settings = FILE in parts and not (folder / FILE).exists()
     files = {folder / FILE: parts[FILE]} if settings else {}
     files |= {config.workspace / name: parts[name] for name in sorted(parts.keys() - {FILE, DATABASE})}
     _copy(files | {config.workspace / DATABASE: parts[DATABASE]})

@@ -30,13 +30,13 @@ def settings_at(
         return load_config(path, values, variables=variables)
     if path.suffix == ".toml" and not path.exists():
         raise ConfigError(f"there is no file {str(path)!r}; name one, or the folder of a workspace")
-    beside = (path / FILE).is_file()
-    state = (path if (path / DATABASE).is_file() or (not beside and _is_state(path)) else path / STATE).resolve()
+    beside, holds = (path / FILE).is_file(), (path / DATABASE).is_file()
+    state = (path if holds or (not beside and _is_state(path)) else path / STATE).resolve()
     file = find_config(state.parent)
     if file is not None and load_config(file, variables=variables).workspace.resolve() == state:
         return load_config(file, values, variables=variables)
     if beside:
-        if (path / DATABASE).is_file():  # of a backup, where the settings lie beside the state
+        if holds:  # of a backup, where the settings lie beside the state
             values["memory"] = {"workspace": ".", **values.get("memory", {})}
         return load_config(path / FILE, values, variables=variables)
     values["memory"] = {"workspace": state.name, **values.get("memory", {})}

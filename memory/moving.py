@@ -37,23 +37,31 @@ _NEEDED = {
 def move(source: Journal, target: Journal) -> tuple[int, str]:
     """Copy all of a workspace into an empty one; return how many events there are, and the sha256 of both.
 
-    All in one transaction, in which the target is compared with the source and examined: half of it never stays, and
-    nobody writes to the source meanwhile. Raises `BadInput` where the target holds events already, `JournalError` where
-    what arrived is not the same, or not sound.
+    All in one transaction of the target, in which it is compared with the source and examined: half of it never stays.
+    Nobody writes to the source while it is read. What is derived is made after that, for a server ends a transaction
+    that waits for long. Raises `BadInput` where the target holds events already, `JournalError` where what arrived is
+    not the same, or not sound, or where somebody wrote to the source meanwhile.
     """
-    with source.transaction(), target.transaction():
-        count = _copy(source, target)
-        sha256 = fingerprint(source)
+    with target.transaction():
+        with source.transaction():
+            _copy(source, target)
+            position, sha256 = source.position(), fingerprint(source)
+        count = _derive(target)
         wrong = [finding.message for finding in examine(target) if finding.level == "error"]
         if fingerprint(target) != sha256:
             wrong.append("its events and texts are not those of the source")
         if wrong:
             raise JournalError(f"{target.engine.name}: what arrived is not sound ({wrong[0]}); nothing was kept there")
+        if (written := source.position() - position) > 0:
+            raise JournalError(
+                f"{source.engine.name}: {written} events were written while it was moved, so nothing was kept at "
+                f"{target.engine.name}; close what writes there, then move again"
+            )
     return count, sha256
 
 
-def _copy(source: Journal, target: Journal, *, only_knowledge: bool = False) -> int:
-    """Copy all events, texts and vectors, or those that knowledge needs, and make the rest from them."""
+def _copy(source: Journal, target: Journal, *, only_knowledge: bool = False) -> None:
+    """Copy all events, texts and vectors, or those that knowledge needs."""
     if there := target.position():
         raise BadInput(f"{target.engine.name} holds a workspace of {there} events; give an empty place")
     for table, (key, others) in TABLES.items():
@@ -61,6 +69,10 @@ def _copy(source: Journal, target: Journal, *, only_knowledge: bool = False) -> 
         into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         for rows in _pages(source, table, _NEEDED.get(table, "") if only_knowledge else ""):
             target.conn.executemany(into, rows)
+
+
+def _derive(target: Journal) -> int:
+    """Make the tables that follow from the events; return how many events there are."""
     count = replay(target.conn, target.conn)
     rebuild_text(target)
     return count
@@ -94,5 +106,7 @@ def copy_to(journal: Journal, path: Path, *, only_knowledge: bool = False) -> No
     with journal.lock, journal.engine.errors():
         if journal.engine.copy_to(path):
             return
-    with closing(Journal(path)) as target, journal.reading(), target.transaction():
-        _copy(journal, target, only_knowledge=only_knowledge)
+    with closing(Journal(path)) as target, target.transaction():
+        with journal.reading():
+            _copy(journal, target, only_knowledge=only_knowledge)
+        _derive(target)

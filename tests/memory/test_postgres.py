@@ -23,7 +23,7 @@ import pytest
 from psycopg import IntegrityError, sql
 
 from benchmarks.postgres_server import restart
-from memory.doctor import examine
+from memory.doctor import Finding, examine
 from memory.embedders.hashing import HashingEmbedder
 from memory.episodes import put_run
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
@@ -413,6 +413,23 @@ def fill(store: Store, add: Add) -> None:
     store.put_run("r", {"mode": "online", "tags": ["a"]})
     store.snapshot("default")
     store.forget(ids[4], purge=True)
+
+
+def test_p5_a_source_is_let_go_once_it_is_read_and_what_is_written_then_is_not_lost_in_silence(
+    tmp_path: Path, reopen: Callable[..., Store], store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, add)
+
+    def writing(target: Journal) -> list[Finding]:
+        with reopen() as writer:
+            writer.append(Event(type="note"))
+        return examine(target)
+
+    monkeypatch.setattr("memory.moving.examine", writing)
+    with closing(Journal(tmp_path / "back.db")) as back:
+        with pytest.raises(JournalError, match="1 events were written while it was moved, so nothing was kept"):
+            move(store.journal, back)
+        assert back.position() == 0
 
 
 def ranked(store: Store) -> list[tuple[str, dict[str, float]]]:

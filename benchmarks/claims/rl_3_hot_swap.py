@@ -85,7 +85,7 @@ async def measure(root: Path, count: int) -> list[Row]:
         engine, reference = VllmEngine([url], version_name(0)), LocalEngine(model)
         policy = RoutedPolicy(registry, engine, encoder, profile="compact")
         stream = Stream()
-        inspection = Inspection(reference, probes(encoder), tolerance=TOLERANCE)
+        inspection = Inspection(reference, probes(encoder))
         await asyncio.gather(ask_all(policy, prompts, stream), move(policy, inspection, stream, root))
         await policy.sweep()
         left = await engine.loaded()

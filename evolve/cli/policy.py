@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.numbers import number
 from evolve.cli.opening import load
 from evolve.cli.output import Json, say, show, table
 
@@ -25,10 +24,6 @@ Version = Annotated[str, typer.Argument(help="Version (policy-v3) or its number.
 Urls = Annotated[
     list[str] | None,
     typer.Option("--url", help="vLLM server to load it on and to ask (.../v1); repeat for replicas. None: in process."),
-]
-Tolerance = Annotated[
-    float,
-    typer.Option("--tolerance", help="Largest difference of a log-probability; about 0.05 for bf16.", callback=number),
 ]
 Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that the server takes.")]
 AllowMissing = Annotated[
@@ -101,7 +96,6 @@ def canary(
     context: typer.Context,
     version: Version,
     url: Urls = None,
-    tolerance: Tolerance = 1e-4,
     max_rank: Rank = 16,
     as_json: Json = False,
 ) -> None:
@@ -117,7 +111,7 @@ def canary(
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
-    config, server = load(context), Server(tuple(url or ()), tolerance, max_rank)
+    config, server = load(context), Server(tuple(url or ()), max_rank)
     with opened(config, base=True) as registry:
         try:
             texts = probe_texts(config)
@@ -178,7 +172,6 @@ def promote(
     context: typer.Context,
     version: Version,
     url: Urls = None,
-    tolerance: Tolerance = 1e-4,
     max_rank: Rank = 16,
     unmeasured: Annotated[
         bool, typer.Option("--unmeasured", help="Also one that the gate did not accept; the history says so.")
@@ -192,7 +185,7 @@ def promote(
     from evolve.generations.workspace_registry import Server
     from evolve.workspace import policy_versions
 
-    server = Server(tuple(url or ()), tolerance, max_rank)
+    server = Server(tuple(url or ()), max_rank)
     done = asyncio.run(policy_versions.promote(load(context), version, server, unmeasured=unmeasured))
     told = f" ({_said(done.canary)})" if done.canary else ""
     text = f"{done.live} is live{told}; before it {done.before}: `evolve policy rollback` goes back"
@@ -211,8 +204,8 @@ def rollback(context: typer.Context, reason: Reason = "", as_json: Json = False)
 
 def _said(report: CanaryReport) -> str:
     return (
-        f"{report.tokens} tokens, at most {report.to_reference:.2g} off the peft reference "
-        f"and {report.to_base:.2g} off the base"
+        f"{report.tokens} tokens, at most {report.to_reference:.2g} off the peft reference, {report.to_base:.2g} off "
+        f"the base; {report.arrived:.0%} of the adapter's change is served"
     )
 
 

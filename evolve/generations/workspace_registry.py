@@ -15,7 +15,7 @@ from policies.generations.base_model import base_of
 from policies.generations.engine import AdapterEngine
 from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE, Registry
-from policies.generations.server_check import TOLERANCE, CanaryReport, probes
+from policies.generations.server_check import CanaryReport, probes
 from policies.generations.storage import version_name
 from policies.generations.swap import Inspection, checked
 from policies.protocols import Policy, Profile
@@ -176,7 +176,6 @@ class Server:
 
     urls: tuple[str, ...] = ()
     """vLLM servers; none = that of policy `served`, else this process."""
-    tolerance: float = TOLERANCE
     max_rank: int = MAX_RANK
 
 
@@ -205,7 +204,7 @@ async def inspected(
     keyed = section if section.name == "served" else section.model_copy(update={"api_key_env": None})
     engine = vllm_engine(keyed, urls) if urls else LocalEngine(directory, merged=True)
     asked = probes(load_encoder(str(directory)), texts)
-    inspection = Inspection(reference, asked, max_rank=server.max_rank, tolerance=server.tolerance)
+    inspection = Inspection(reference, asked, max_rank=server.max_rank)
     try:
         return await act(registry, engine, version, inspection)
     finally:

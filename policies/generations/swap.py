@@ -15,7 +15,7 @@ from policies.generations.engine import AdapterEngine, ScoringEngine
 from policies.generations.errors import AdapterRefused, CanaryFailed
 from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import Registry
-from policies.generations.server_check import TOLERANCE, CanaryReport, Prompts, canary
+from policies.generations.server_check import CanaryReport, Prompts, canary
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class Inspection:
     probes: Prompts
     max_rank: int = MAX_RANK
     """Of the server."""
-    tolerance: float = TOLERANCE
 
 
 async def inspect(registry: Registry, engine: AdapterEngine, version: str, inspection: Inspection) -> CanaryReport:
@@ -84,7 +83,7 @@ async def _canaried(engine: AdapterEngine, version: str, path: Path, inspection:
     before = await reference.loaded()
     await reference.load(version, path)
     try:
-        return await canary(engine, reference, version, inspection.probes, tolerance=inspection.tolerance)
+        return await canary(engine, reference, version, inspection.probes)
     finally:
         if version not in before:
             await reference.unload(version)

@@ -165,7 +165,6 @@ def test_an_expected_error_is_one_sentence(line: str, code: int, said: str, lear
         "tokens add ann --scope read --days -10000000000",
         "tokens add ann --scope read --days nan",
         "env check --limit nan",
-        "policy canary 1 --tolerance nan",
         "policy serve --gpu-memory nan",
         "train plan --gpu nan",
     ],

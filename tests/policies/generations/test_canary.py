@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -16,24 +17,31 @@ from policies.protocols import SamplingParams
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 
 
-def report(to_reference: float, to_base: float, tokens: int = 40) -> CanaryReport:
-    return CanaryReport(version="policy-v1", tokens=tokens, tolerance=1e-4, to_reference=to_reference, to_base=to_base)
+def report(to_reference: float, rounded: float, arrived: float, tokens: int = 40) -> CanaryReport:
+    return CanaryReport(
+        version="policy-v1", tokens=tokens, rounded=rounded, to_reference=to_reference, to_base=0.5, arrived=arrived
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "failures"),
     [
-        (report(1e-6, 0.5), 0),
-        (report(1e-4, 2.1e-4), 0),
-        (report(1.1e-4, 0.5), 1),
-        (report(1e-6, 2e-4), 1),
-        (report(0.0, 0.0), 1),
-        (report(0.5, 0.0), 2),
-        (report(math.nan, math.nan), 2),
-        (report(0.0, 0.5, tokens=0), 1),
+        (report(1e-6, 1e-6, 1.0), 0),
+        (report(1e-4, 0.0, 0.51), 0),
+        (report(1.1e-4, 1e-6, 1.0), 1),
+        (report(0.19, 0.05, 1.1), 0),
+        (report(0.21, 0.05, 1.1), 1),
+        (report(0.5, 0.6, 1.0), 1),
+        (report(1e-6, 1e-6, 0.0), 1),
+        (report(1e-6, 1e-6, 2.0), 1),
+        (report(0.0, 0.0, math.nan), 1),
+        (report(math.nan, math.nan, math.nan), 3),
+        (report(0.0, 0.0, 1.0, tokens=0), 1),
     ],
 )
-def test_a_report_decides_by_its_two_differences(found: CanaryReport, failures: int) -> None:
+def test_a_report_decides_by_how_exact_the_server_is_and_by_how_much_of_the_change_is_there(
+    found: CanaryReport, failures: int
+) -> None:
     assert len(found.failures) == failures
     assert found.passed == (failures == 0)
 
@@ -51,25 +59,56 @@ async def test_a_server_that_serves_the_adapter_passes(server: VllmLike, referen
 
 
 class Engine:
-    """Says the same two ids to everything; its log-probabilities are `off` those of the base, more with an adapter."""
+    """Says the same ids to everything. A token's log-probability is off the base by rounding, and by the adapter."""
 
-    def __init__(self, off: float) -> None:
-        self.off = off
+    def __init__(self, change: float, rounding: float = 0.0, off: float = 0.0) -> None:
+        self.change, self.rounding, self.off = change, rounding, off
 
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
-        return Sampled((7, 8), await self.logprobs(prompt, (7, 8), version), "stop")
+        ids = tuple(range(16))
+        return Sampled(ids, await self.logprobs(prompt, ids, version), "stop")
 
     async def logprobs(
         self, prompt: Sequence[int], completion: Sequence[int], version: str | None
     ) -> tuple[float, ...]:
-        return tuple(-1.0 + self.off + (0.0 if version is None else 0.5) for _ in completion)
+        noise = Random(f"{prompt} {version}")
+        changed = 0.0 if version is None else self.off
+        return tuple(
+            -1.0
+            + noise.uniform(-self.rounding, self.rounding)
+            + changed
+            + (0.0 if version is None else self.change * (-1) ** token)
+            for token in completion
+        )
 
 
-@pytest.mark.parametrize(("off", "passes"), [(5e-5, True), (-5e-5, True), (2e-4, False), (-2e-4, False)])
-async def test_unless_told_otherwise_it_allows_what_fp32_rounds_off(off: float, passes: bool) -> None:
-    found = await canary(Engine(off), Engine(0.0), "policy-v1", [(2, 5), (2, 3)])
+PROMPTS = [(2, 5), (2, 3), (2, 7), (2, 8)]
+
+
+@pytest.mark.parametrize(("off", "passes"), [(9e-5, True), (-9e-5, True), (2e-4, False), (-2e-4, False)])
+async def test_a_server_that_computes_exactly_may_be_off_by_what_fp32_rounds(off: float, passes: bool) -> None:
+    found = await canary(Engine(0.5, off=off), Engine(0.5), "policy-v1", PROMPTS)
     assert found.passed is passes
-    assert found.tokens == 4
+    assert found.tokens == 64
+
+
+async def test_a_server_in_bfloat16_passes_with_an_adapter_that_changes_less_than_it_rounds() -> None:
+    found = await canary(Engine(0.03, rounding=0.05), Engine(0.03), "policy-v1", PROMPTS)
+    assert found.passed
+    assert 0.03 < found.rounded <= 0.05
+    assert found.arrived == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.parametrize("served", [0.0, 0.06], ids=["ignored", "twice"])
+async def test_a_server_in_bfloat16_fails_that_ignores_such_an_adapter_or_applies_it_twice(served: float) -> None:
+    (failure,) = (await canary(Engine(served, rounding=0.05), Engine(0.03), "policy-v1", PROMPTS)).failures
+    assert "expected about 100%: it is ignored, changes nothing, or is scaled otherwise" in failure
+
+
+async def test_an_adapter_that_changes_nothing_fails() -> None:
+    found = await canary(Engine(0.0, rounding=0.05), Engine(0.0), "policy-v1", PROMPTS)
+    assert math.isnan(found.arrived)
+    assert len(found.failures) == 1
 
 
 async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(
@@ -81,7 +120,8 @@ async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(
         await each.load("policy-v1", adapters(1))
     found = await canary(engine, reference, "policy-v1", probes(encoder))
     assert found.to_base < 1e-4
-    assert ["off the reference" in found.failures[0], "adapter is ignored" in found.failures[1]] == [True, True]
+    assert abs(found.arrived) < 0.01
+    assert ["off the reference" in found.failures[0], "it is ignored" in found.failures[1]] == [True, True]
     await engine.aclose()
     await reference.aclose()
 
@@ -90,8 +130,8 @@ async def test_a_server_that_serves_another_adapter_fails(server: VllmLike, refe
     engine = VllmEngine([server.url], MODEL)
     await engine.load("policy-v1", adapters(2))
     await reference.load("policy-v1", adapters(1))
-    (failure,) = (await canary(engine, reference, "policy-v1", probes(encoder))).failures
-    assert "the server computes something else" in failure
+    failures = (await canary(engine, reference, "policy-v1", probes(encoder))).failures
+    assert "the server computes something else" in failures[0]
     await engine.aclose()
     await reference.aclose()
 

@@ -25,6 +25,12 @@ def told_by(config: Config, name: str) -> list[dict[str, float]]:
     return found
 
 
+def written(config: Config) -> tuple[tuple[str, int], ...]:
+    """Return each training that has told figures, with the time of its last write in nanoseconds."""
+    found = [folder / ledger.METRICS for folder in sorted(ledger.folders(config.workspace))]
+    return tuple((path.parent.name, path.stat().st_mtime_ns) for path in found if path.exists())
+
+
 def _standing(folder: Path) -> dict[str, Any]:
     told = ledger.lines(folder / ledger.METRICS)
     last = told[-1] if told else {}

@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from benchmarks.browser import inspector
+from evolve.generations.workspace_registry import FOLDER, TRAININGS
 from evolve.serving import listen
+from evolve.training.ledger import METRICS
 from memory.errors import BadInput
 from tests.evolve.command import complaint, evolve
 
@@ -25,7 +27,7 @@ def test_a_taken_port_is_named_with_the_way_out() -> None:
         listen(taken.getsockname()[1])
 
 
-def test_an_open_page_is_told_that_the_journal_grew(learned: Path) -> None:
+def test_an_open_page_is_told_that_the_journal_grew_and_that_a_training_wrote_figures(learned: Path) -> None:
     with inspector(learned) as address:
         parts = urlsplit(address)
         assert parts.hostname == "127.0.0.1"
@@ -37,5 +39,10 @@ def test_an_open_page_is_told_that_the_journal_grew(learned: Path) -> None:
                 assert next(lines) == "retry: 2000"
                 evolve(learned, "playbook", "add", "always be kind")
                 told = [next(line for line in lines if line.startswith(start)) for start in ("event: ", "data: ")]
+                folder = learned / ".evolve" / FOLDER / TRAININGS / "rollouts"
+                folder.mkdir(parents=True)
+                (folder / METRICS).write_text('{"iteration": 0}\n')
+                figures = [next(line for line in lines if line.startswith(start)) for start in ("event: ", "data: ")]
     assert told[0] == "event: journal"
     assert json.loads(told[1].removeprefix("data: ")) > 0
+    assert figures == told

@@ -29,6 +29,15 @@ def test_figures_stay_where_a_step_breaks(tmp_path: Path, monkeypatch: pytest.Mo
     assert [(row.measured, row.ok) for row in on_gpu] == [(2.0, None), (100.0, False), (1.0, None)]
 
 
+def test_a_plan_that_the_clock_cut_off_is_made_from_the_configuration() -> None:
+    figure = "0.5 B: an update on a row of 512 tokens, most memory, GiB"
+    unplanned = {"figure": figure, "value": train_8_gpu.planned(figure)}
+    device = {"device": "NVIDIA H100", "step": "speed", "rows": [unplanned]}
+    assert [(row.measured, row.ok) for row in train_8_gpu.rows([device])][1] == (0.0, True)
+    unknown = {"figure": figure.replace("0.5 B", "a model"), "value": 1.0}
+    assert [row.ok for row in train_8_gpu.rows([device | {"rows": [unknown]}])] == [None, False]
+
+
 def test_without_a_gpu_nothing_is_met() -> None:
     here = {"device": "CPU, 2 cores", "step": "parity", "rows": [{"figure": "apart, nats", "value": 0.0}]}
     assert [row.ok for row in train_8_gpu.rows([here])] == [False, None]

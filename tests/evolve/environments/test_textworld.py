@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.model import Config
-from evolve.environments.check import play
+from evolve.environments.check import SPLITS, examine, play
 from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig, TextWorldEpisode
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError
@@ -51,6 +51,15 @@ def test_tasks_are_seeds_and_need_no_game(world: TextWorld) -> None:
     }
     with pytest.raises(BadInput, match="textworld has no task 'x'"):
         world.gold(Task(id="x", instruction="x"))
+
+
+@needs_textworld
+async def test_the_packaged_checks_pass(world: TextWorld) -> None:
+    found = await examine(
+        lambda: TextWorld(world.config), lambda made: {split: tuple(made.tasks(split)) for split in SPLITS}, sample=1
+    )
+    assert [each for each in found if each.result == "failed"] == []
+    assert {"gold earns 1.0", "doing nothing earns less", "mistakes are observations"} <= {each.check for each in found if each.result == "passed"}
 
 
 @needs_textworld

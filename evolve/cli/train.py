@@ -110,13 +110,15 @@ def _memory(
     config = configured(context, "run", values)
     found = planned(config, budget, tokens, model=model, gpu=gpu is not None, devices=gpus)
     if as_json:
-        show(found.model_dump(mode="json") | {"fits": found.fits}, True, "")
+        show(found.model_dump(mode="json") | {"fits": found.fits, "server_share": found.server_share}, True, "")
         return
     table([{"part": each.part, "GiB": f"{each.bytes / GIB:.2f}", "what": each.why} for each in found.parts], False)
     rollouts = f"rollouts {found.rollouts / GIB:.1f} GiB" if found.rollouts else "rollouts are the server's"
     where = f"{budget:g} GiB" + (f" of each of {gpus} GPUs" if gpus > 1 else "")
     verdict = "fits" if found.fits else "does NOT fit"
     say(f"{found.model}: an update {found.update / GIB:.1f} GiB, {rollouts}; {verdict} into {where}")
+    if gpu is not None and not found.rollouts and found.server_share:
+        say(f"where the server is on the same GPU: `evolve policy serve --gpu-memory {found.server_share:.2f}` at most")
     for advice in found.advice:
         say(f"set: {advice}")
 

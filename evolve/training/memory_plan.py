@@ -47,6 +47,11 @@ class MemoryPlan(Frozen):
     """What to set where it does not fit."""
 
     @property
+    def server_share(self) -> float:
+        """Return the share of one device that is left for a server beside the training, rounded down; 0 for none."""
+        return max(0, 100 - -(-100 * self.update // self.budget)) / 100
+
+    @property
     def fits(self) -> bool:
         """Tell whether one device holds it."""
         return max(self.update, self.rollouts) <= self.budget
@@ -79,10 +84,13 @@ def planned(
     update = sum(each.bytes for each in parts)
     held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
     rows = min(GPU_BATCH if gpu else MAX_BATCH, config.train.chains * config.train.rollouts)
+    widened = 2 if own and held_in(settings, gpu=gpu) == "bfloat16" else 1
     kept = found.token * (4 if own or held_in(settings, gpu=gpu) == "float32" else 2)
+    kept *= 2 if gpu and not found.plain_llama else 1  # a copy of fixed size beside what the prompts left
     packs = own and found.plain_llama and not gpu and onednn_is_faster() and found.merged <= PACKED_BYTES
     held += found.merged if packs else 0
-    rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * kept
+    held += RESERVED["gpu" if gpu else "cpu"] + widened * found.prompts
+    rollouts = 0 if served else held + rows * tokens * kept
     made = MemoryPlan(
         model=str(path),
         tokens=tokens,

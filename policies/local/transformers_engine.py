@@ -13,6 +13,9 @@ from policies.local.request import Completion, Request
 from policies.local.sampling import advance
 from policies.local.static_step import Steps, fits
 
+AT_ONCE = 16_384
+"""Tokens of all prompts that are computed together: what a forward pass makes on the way grows with them."""
+
 
 class TransformersEngine:
     """Runs batches through `model.forward`, a prompt that several rows share once; every row stays until the last ends.
@@ -47,7 +50,7 @@ class TransformersEngine:
         device = self.model.device
         ids = torch.tensor([[0] * m + list(p) for m, p in zip(missing, prompts, strict=True)], device=device)
         mask = torch.arange(longest, device=device) >= torch.tensor(missing, device=device)[:, None]
-        logits, cache = self._forward(ids, mask, None)
+        logits, cache = self._read(ids, mask)
         logits = logits[at]
         step = self._next_step(cache, at, mask, _columns(requests))
         while True:
@@ -56,6 +59,14 @@ class TransformersEngine:
             if all(row.finish_reason for row in results):
                 return results
             logits = step([row.tokens[-1] for row in results])
+
+    def _read(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Any]:
+        """Compute prompts [prompts, tokens], some columns at a time; return the logits after them and the cache."""
+        width = max(1, AT_ONCE // len(ids))
+        logits, cache = self._forward(ids[:, :width], mask[:, :width], None)
+        for at in range(width, ids.shape[1], width):
+            logits, cache = self._forward(ids[:, at : at + width], mask[:, : at + width], cache)
+        return logits, cache
 
     def _next_step(
         self, cache: Any, at: Sequence[int], mask: Tensor, columns: int

@@ -27,6 +27,7 @@ from memory.base import Frozen
 from policies.errors import PolicyRefused
 from policies.local.llama import is_plain_llama
 from policies.local.loading import computes_bfloat16
+from policies.local.transformers_engine import AT_ONCE
 from policies.rl.batch import Split
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.trained_model import held_in, optimizer_of, precision, trainable
@@ -55,6 +56,8 @@ class StepMemory(Frozen):
     """Whether it is: for the fast decoder, which also keeps prefixes (`CACHE_BYTES`)."""
     token: int
     """Numbers in the keys and values of one token."""
+    prompts: int
+    """What reading `AT_ONCE` tokens of prompts makes, keys and values included."""
 
     @property
     def gradients(self) -> int:
@@ -97,6 +100,7 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
             optimizer.zero_grad()
             states = counted.now
             _forward_and_backward(made, tokens, settings.temperature, computed)
+            peak, prompts = counted.peak, _read(made, counted)
     trained = _bytes(grown)
     every = _bytes(made.parameters())
     largest, layers = _layers(made)
@@ -107,12 +111,13 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
         base=every - trained,
         trained=trained,
         optimiser=states if settings.optimizer == "adamw" else sum(map(_moments_of_8_bits, grown)),
-        activations=counted.peak - states - trained,
+        activations=peak - states - trained,
         unit=largest,
         root=every - layers,
         merged=4 * numbers,
         plain_llama=is_plain_llama(config),
         token=2 * text.num_hidden_layers * heads * size,
+        prompts=prompts,
     )
 
 
@@ -131,6 +136,14 @@ def _forward_and_backward(made: Any, tokens: int, temperature: float, computed: 
         parts = Split(plain.base_model, plain.get_output_embeddings())
         chosen, _ = parts.opinions(inputs, torch.arange(tokens), ids[0], temperature)
     chosen.sum().backward()
+
+
+def _read(made: Any, counted: _Counted) -> int:
+    """Return the bytes at the peak of reading `AT_ONCE` tokens of prompts, above what there was."""
+    before = counted.peak = counted.now
+    with torch.no_grad(), _one_row():
+        made(input_ids=torch.zeros(1, AT_ONCE, dtype=torch.long), use_cache=True, logits_to_keep=1)
+    return counted.peak - before
 
 
 @contextmanager

@@ -62,6 +62,32 @@ def test_a_cache_of_fixed_size_changes_no_token_and_no_probability(device: str) 
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("static", [False, True])
+def test_prompts_that_are_read_in_pieces_say_the_same(
+    device: str, static: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = TransformersEngine(adapted(device), static=static)
+    asked = requests(100, 7, 7, 300, new=30, seed=2)
+    widths = list[int]()
+    forward = engine.model.forward
+
+    def counting(**inputs: Any) -> Any:
+        widths.append(inputs["input_ids"].shape[1])
+        return forward(**inputs)
+
+    monkeypatch.setattr(engine.model, "forward", counting)
+    whole = engine.generate(asked)
+    assert widths[0] == 300
+    widths.clear()
+    monkeypatch.setattr("policies.local.transformers_engine.AT_ONCE", 150)
+    pieces = engine.generate(asked)
+    assert widths[:9] == [37] * 8 + [4]
+    assert said(pieces) == said(whole)
+    for ours, theirs in zip(pieces, whole, strict=True):
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_step_that_was_made_serves_batches_of_its_size_and_new_weights(device: str) -> None:
     model = adapted(device)
     engine = TransformersEngine(model, static=True)

@@ -69,6 +69,16 @@ def test_a_gpu_decodes_more_rows_at_a_time(folder: Path) -> None:
         assert rows(device, most // 8 - 1) < full
 
 
+def test_a_server_on_the_same_gpu_is_told_its_share(folder: Path) -> None:
+    asked = ("train", "plan", "--model", str(folder / "model"), "--tokens", "256", "--set", "policy.name='served'")
+    found = json.loads(invoke(folder, *asked, "--gpu", "4", "--json").stdout)
+    assert 0 < found["server_share"] <= 1 - found["update"] / (4 * GIB) < found["server_share"] + 0.01
+    told = invoke(folder, *asked, "--gpu", "4").stdout
+    assert f"evolve policy serve --gpu-memory {found['server_share']:.2f}` at most" in told
+    assert "--gpu-memory" not in invoke(folder, *asked, "--gpu", "0.5").stdout
+    assert "--gpu-memory" not in invoke(folder, *asked, "--ram", "4").stdout
+
+
 def test_what_does_not_fit_is_said_with_what_to_set(folder: Path) -> None:
     arguments = ("train", "plan", "--model", str(folder / "model"), "--tokens", "512", "--ram", "1")
     told = invoke(folder, *arguments)

@@ -4,7 +4,8 @@ G1  ruff: one offence of each family that is selected
 G2  pyright: strict in each package
 G3  import-linter: an import that runs up, one between siblings, one of contrib, one through each fence, a room without
     a floor
-G4  pytest: a warning is an error
+G4  benchmarks/shape.py: a circle in a room
+G5  pytest: a warning is an error
 """
 
 from __future__ import annotations
@@ -135,6 +136,16 @@ def test_a_room_of_evolve_without_a_floor_is_noticed(tree: Path) -> None:
     (tree / "evolve" / "attic").mkdir()
     (tree / "evolve" / "attic" / "__init__.py").write_text('"""Offence."""\n')
     assert "attic" in broken_imports(tree)
+
+
+def test_a_circle_in_a_room_is_noticed_and_there_is_none(root: Path, tree: Path) -> None:
+    (tree / "evolve" / "gates" / "one.py").write_text('"""Offence."""\nfrom evolve.gates import two\n')
+    (tree / "evolve" / "gates" / "two.py").write_text('"""Offence."""\nfrom evolve.gates import one\n')
+    (tree / "docs").mkdir()
+    shutil.copy(root / "docs" / "config.md", tree / "docs")
+    found = json.loads(run(sys.executable, str(root / "benchmarks" / "shape.py"), str(tree), cwd=tree).stdout)
+    assert found["circles"] == ["evolve.gates.one evolve.gates.two"]
+    assert found["upward arrows"] == found["strings that name our own modules"] == []
 
 
 def test_a_warning_fails_a_test(root: Path, tmp_path: Path) -> None:

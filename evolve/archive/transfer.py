@@ -24,6 +24,7 @@ import tomlkit
 
 from evolve.config.file import FILE, load_config
 from evolve.config.model import Config
+from evolve.environments.office.worker import worker
 from evolve.generations.workspace_registry import FOLDER as POLICIES
 from evolve.loop.assembly import DATABASE, is_there
 from memory.doctor import examine
@@ -46,7 +47,7 @@ REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
 _ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
 """What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_WORKER = "evolve.environments.office.worker:worker"
+_WORKER = f"{worker.__module__}:{worker.__name__}"
 """The scripted policy that ships for the office."""
 
 

@@ -10,7 +10,7 @@ pass@k says how many of a run's tasks any of k attempts solved. The stream's own
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from evolve.episode.arms import ATTEMPT, FURTHER, MAIN, NO_MEMORY, TEACHER
@@ -359,6 +359,7 @@ def _warnings(line: RunSummary, record: RunRecord, stream: Sequence[Trajectory],
         found.append("warning: the process of this run is gone: `evolve resume` goes on where it was")
     if late and remembering and not any(t.injected for t in late):
         found.append("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it")
+    found += _of_replies(record, stream)
     if cut := sum(step.omitted > 0 for t in stream for step in t.steps):
         found.append(
             f"{cut} observations were longer than environment.observation_chars; the agent read them cut short"
@@ -375,3 +376,16 @@ def _warnings(line: RunSummary, record: RunRecord, stream: Sequence[Trajectory],
     if missing:
         found.append(f"warning: {missing} episodes of this run were erased: they are in no figure")
     return tuple(found)
+
+
+def _of_replies(record: RunRecord, stream: Sequence[Trajectory]) -> Iterator[str]:
+    """Say how many replies were empty, and how many were cut at the limit of their tokens."""
+    begun = [step for t in stream for step in t.steps if step.usage.completion_tokens or not step.action]
+    limit = record.config.get("policy", {}).get("max_tokens")
+    if empty := sum(not (step.action or step.reply or step.tool_calls) for step in begun):
+        yield (
+            f"warning: {empty} of {len(begun)} replies were empty: raise policy.max_tokens where the model thinks "
+            "before it answers, or look at its chat template"
+        )
+    if limit and (cut := sum(step.usage.completion_tokens >= limit for step in begun)):
+        yield f"{cut} of {len(begun)} replies were cut at policy.max_tokens = {limit}"

@@ -9,6 +9,7 @@ import socket
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -47,8 +48,9 @@ def test_what_cannot_be_served_is_one_sentence_and_leaves_no_workspace(tmp_path:
     assert said.startswith(f"llama.cpp cannot listen on port {port} of 127.0.0.1")
     assert said.endswith("or give another with --port")
     assert "--threads is for a GGUF file" in complaint(tmp_path, "policy", "serve", ".", "--threads", "1", code=2)
-    said = complaint(tmp_path, "policy", "serve", "tiny.gguf", "--tensor-parallel", "2", code=2)
-    assert "--vllm-arg are for a folder" in said
+    for option in ("--tensor-parallel", "--replicas"):
+        said = complaint(tmp_path, "policy", "serve", "tiny.gguf", option, "2", code=2)
+        assert "--replicas and --vllm-arg are for a folder, which vLLM serves" in said
     assert not (tmp_path / ".evolve").exists()
 
 
@@ -105,6 +107,35 @@ def test_a_run_goes_on_where_its_server_is_by_now(tmp_path: Path) -> None:
         said = invoke(folder, "resume")
         assert said.exit_code == 0, said.output
         assert moved.answered > 0
+
+
+class Silent(ModelServer):
+    """Its model thinks until its tokens are used up, and says nothing."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        choice = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "length"}
+        return {
+            "id": "1",
+            "model": MODEL,
+            "choices": [choice],
+            "usage": {"prompt_tokens": 8, "completion_tokens": body["max_tokens"]},
+        }
+
+
+def test_empty_replies_are_told_and_lose_nothing(tmp_path: Path) -> None:
+    with serving(Silent()) as server:
+        folder = settings(tmp_path, tasks=2, policy=f"{server.settings}\nmax_tokens = 64")
+        said = invoke(folder, "run")
+    assert said.exit_code == 0, said.output
+    told = " ".join(said.stdout.split())
+    assert "warning: 32 of 32 replies were empty: raise policy.max_tokens where the model thinks" in told
+    assert "32 of 32 replies were cut at policy.max_tokens = 64" in told
+    with serving(ModelServer()) as moved:
+        settings(folder, tasks=2, policy=moved.settings)
+        after = invoke(folder, "run")
+    assert after.exit_code == 0, after.output
+    assert "replies" not in after.stdout.split("whole stream")[1].split("tasks solved")[0]
+    assert invoke(folder, "memory", "doctor").exit_code == 0
 
 
 def test_the_configuration_says_how_long_an_answer_may_take() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
@@ -103,17 +103,34 @@ IN_PARTS = "opinions_in_parts"
 
 @dataclass(frozen=True)
 class Split:
-    """A model as what computes its last hidden state, and the output layer over it."""
+    """A model as what computes its last hidden state, the output layer over it, and what its logits go through."""
 
     backbone: Any
     head: Any
+    scale: float = 1.0
+    """Factor of the logits (Cohere, Granite)."""
+    cap: float | None = None
+    """Bound of the logits: cap * tanh(logits / cap) (Gemma)."""
+
+    @classmethod
+    def of(cls, plain: Any) -> Split:
+        """Return the parts of a model without an adapter around it, by what its configuration says."""
+        config = plain.config.get_text_config()
+        scale = getattr(config, "logit_scale", None) or 1 / (getattr(config, "logits_scaling", None) or 1)
+        cap = getattr(config, "final_logit_softcapping", None)
+        return cls(plain.base_model, plain.get_output_embeddings(), scale, cap)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of hidden states."""
+        found = self.head(hidden) * self.scale
+        return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
 
     def opinions(
         self, inputs: dict[str, Any], places: Tensor, tokens: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
         """Return what `_opinion` does of some places, with no more than `NUMBERS` logits at a time."""
         hidden = self.backbone(**inputs).last_hidden_state[0, places]
-        return _in_parts(self.head, hidden, tokens, temperature, max(1, NUMBERS // self.vocabulary))
+        return _in_parts(self.logits, hidden, tokens, temperature, max(1, NUMBERS // self.vocabulary))
 
     @property
     def vocabulary(self) -> int:
@@ -123,12 +140,12 @@ class Split:
 
 @torch.no_grad()
 def split(model: Any) -> Split | None:
-    """Return the parts of a model, or None where its logits are more than its output layer says (a cap, a scale)."""
+    """Return the parts of a model, or None where its logits are not what its parts say; then they are held whole."""
     plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-    found = Split(plain.base_model, plain.get_output_embeddings())
+    found = Split.of(plain)
     ids = torch.tensor([[1, 2]], device=plain.device)
     whole = model(input_ids=ids, use_cache=False).logits.float()
-    parts = found.head(found.backbone(input_ids=ids, use_cache=False).last_hidden_state).float()
+    parts = found.logits(found.backbone(input_ids=ids, use_cache=False).last_hidden_state).float()
     return found if torch.allclose(whole, parts, rtol=1e-4, atol=1e-4) else None
 
 
@@ -170,11 +187,13 @@ def _opinion(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor
         return chosen, -(every.exp() * every).sum(-1)
 
 
-def _in_parts(head: Any, hidden: Tensor, tokens: Tensor, temperature: float, most: int) -> tuple[Tensor, Tensor]:
+def _in_parts(
+    logits: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, temperature: float, most: int
+) -> tuple[Tensor, Tensor]:
     """Return what `_opinion` does of hidden states [n, d], with the logits of at most so many tokens at a time."""
 
     def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        return _opinion(head(states), wanted, temperature)
+        return _opinion(logits(states), wanted, temperature)
 
     pieces = zip(hidden.split(most), tokens.split(most), strict=True)
     found: list[Any] = [checkpoint(part, states, wanted, use_reentrant=False) for states, wanted in pieces]

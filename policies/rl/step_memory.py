@@ -133,7 +133,7 @@ def _forward_and_backward(made: Any, tokens: int, temperature: float, computed: 
     ids = torch.zeros(1, tokens, dtype=torch.long)
     inputs = {"input_ids": ids, "attention_mask": None, "use_cache": False}
     with computed, _one_row():
-        parts = Split(plain.base_model, plain.get_output_embeddings())
+        parts = Split.of(plain)
         chosen, _ = parts.opinions(inputs, torch.arange(tokens), ids[0], temperature)
     chosen.sum().backward()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, CohereConfig, Gemma2Config, GraniteConfig, LlamaConfig, LlamaForCausalLM
 
 from contrib.corrections.masking import Masking
 from memory.errors import BadInput
@@ -230,7 +230,32 @@ def seen(function: Any, sizes: list[int]) -> Any:
     return noting
 
 
-def test_a_model_that_scales_its_logits_is_not_taken_apart(model: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (Gemma2Config, {"head_dim": 16, "final_logit_softcapping": 0.5}),
+        (CohereConfig, {"logit_scale": 0.25}),
+        (GraniteConfig, {"logits_scaling": 4.0}),
+    ],
+)
+def test_logits_that_are_capped_or_scaled_are_computed_in_parts_too(
+    kind: Any, named: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(2)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    made = AutoModelForCausalLM.from_config(kind(vocab_size=400, num_key_value_heads=2, **sizes, **named))
+    parts = split(made)
+    assert parts is not None
+    assert (parts.scale, parts.cap) != (1.0, None)
+    batch = batch_of(ROWS, ADVANTAGES)
+    (pack,) = packs(ROWS, 1 << 20)
+    whole = score(made, pack, ROWS, batch, 0.7)
+    monkeypatch.setattr("policies.rl.batch.NUMBERS", 800)
+    for one, other in zip(score(made, pack, ROWS, batch, 0.7, parts), whole, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_a_model_that_does_more_with_its_logits_is_not_taken_apart(model: Path) -> None:
     class Capped(LlamaForCausalLM):
         def forward(self, *inputs: Any, **more: Any) -> Any:
             found: Any = super().forward(*inputs, **more)

@@ -64,6 +64,7 @@ CASES = (
     Case("lora", {"schedule": "cosine", "warmup_updates": 1, "horizon": 4}),
     Case("full", {"weights": "full", "learning_rate": 1e-3, "minibatches": 2, "epochs": 2}),
     Case("logits in parts", {"gradient_checkpointing": True}, Tis(), numbers=200),
+    Case("lora over bfloat16", {"dtype": "bfloat16"}),
 )
 CONTROL = Case("averaged", {"max_grad_norm": 0.1}, averaged=True)
 

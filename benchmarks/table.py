@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 HEADINGS = ("result", "figure", "target", "measured [95 %]", "n", "met", "source")
-SHARED = (":(glob)benchmarks/*.py", ":(exclude)benchmarks/claim.py", ":(exclude)benchmarks/table.py")
+READERS = ("claim", "table", "queueing")
+"""Modules beside the claims that measure nothing."""
+SHARED = (":(glob)benchmarks/*.py", *(f":(exclude)benchmarks/{name}.py" for name in READERS))
 MISSED = ROOT / "benchmarks" / "data" / "missed.json"
 """Claim -> figure -> why its target was missed, as far as that was measured."""
 Rows = Sequence[Mapping[str, Any]]
@@ -28,6 +30,14 @@ Rows = Sequence[Mapping[str, Any]]
 def stored() -> dict[str, Rows]:
     """Return every stored result by name, in order of name."""
     return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def find(rows: Rows, figure: str) -> Mapping[str, Any]:
+    """Return the row of a figure; raise `KeyError` where its claim calls it otherwise by now."""
+    for row in rows:
+        if row["claim"] == figure:
+            return row
+    raise KeyError(f"got no stored figure {figure!r}; name it as its claim does")
 
 
 def unmeasured() -> list[str]:

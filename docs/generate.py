@@ -16,8 +16,9 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import evolve.cli.main
+from benchmarks import queueing
 from benchmarks.table import markdown, stored
-from docs import drawn, headlines, reference
+from docs import drawn, headlines, reference, scale_numbers
 from evolve.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +39,11 @@ def generated() -> dict[Path, str]:
         DOCS / "guides" / "training.md": marked(DOCS / "guides" / "training.md", slots=reference.slot_table()),
         DOCS / "guides" / "own-world.md": marked(
             DOCS / "guides" / "own-world.md", cellar=world("cellar"), bookkeeping=world("bookkeeping")
+        ),
+        DOCS / "guides" / "scale.md": marked(
+            DOCS / "guides" / "scale.md",
+            numbers=scale_numbers.table(stored()),
+            model=queueing.markdown(queueing.model()),
         ),
         DOCS / "guides" / "presets.md": marked(DOCS / "guides" / "presets.md", presets=reference.preset_table()),
     }

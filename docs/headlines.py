@@ -6,10 +6,10 @@ are measured; every other figure is in docs/results.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from benchmarks.table import ROOT, Rows
+from benchmarks.table import ROOT, Rows, find
 
 SCRIPTS = ROOT / "benchmarks" / "claims"
 MOST = 10
@@ -154,7 +154,7 @@ def table(results: Mapping[str, Rows]) -> str:
 
 
 def _row(headline: Headline, rows: Rows) -> str:
-    found, beside = (_find(rows, claim) for claim in (headline.figure, headline.beside))
+    found, beside = (find(rows, claim) for claim in (headline.figure, headline.beside))
     sign = "+" * ("points" in headline.says and found["measured"] > 0)
     interval = f" [{', '.join(map(_number, found['ci']))}]" if found["ci"] else ""
     measured = f"{sign}{_number(found['measured'])}{interval}"
@@ -165,14 +165,6 @@ def _row(headline: Headline, rows: Rows) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-def _find(rows: Sequence[Mapping[str, Any]], figure: str) -> Mapping[str, Any]:
-    """Return the row of a figure; raise `KeyError` where a claim calls it otherwise by now."""
-    for row in rows:
-        if row["claim"] == figure:
-            return row
-    raise KeyError(f"no figure {figure!r} is stored; mend docs/headlines.py")
 
 
 def _missing(results: Mapping[str, Rows]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 D1  every command of ours in them is one that the command line takes, with its options
 D2  images are pinned, only `serve` is published, on loopback, and no password stands in a file
-D3  the settings that they mount are read, and name what the services are called
-D4  their own tools read them, where those are installed
+D3  the settings that they mount are read, and name what the services are called; so do those that are commented out
+D4  their own tools read them, where those are installed; the manifests are valid by Kubernetes' schemas. No package has
+    KubeRay's: its pods are Kubernetes' own, and what is around them was read in the definition of ray.io/v1
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import typer.main
 import yaml
@@ -74,7 +76,7 @@ def test_what_they_start_is_there() -> None:
 
 def test_images_are_pinned_and_only_the_guarded_port_is_open() -> None:
     images = [each["image"] for each in (*COMPOSE["services"].values(), *containers())]
-    assert {image for image in images if not re.fullmatch(r"[\w./-]+:\d[\w.-]*", image)} == {"evolve:local"}
+    assert {image for image in images if not re.fullmatch(r"[\w./-]+:v?\d[\w.-]*", image)} == {"evolve:local"}
     published = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
     assert published == {"serve": ["127.0.0.1:8765:8765"]}
     assert [each["spec"].get("type", "ClusterIP") for each in MANIFESTS if each["kind"] == "Service"] == ["ClusterIP"]
@@ -97,6 +99,26 @@ def test_the_settings_are_read_and_name_the_services(monkeypatch: pytest.MonkeyP
     job = next(each for each in MANIFESTS if each["kind"] == "Job")
     (run,) = job["spec"]["template"]["spec"]["containers"]
     assert run["env"] == [{"name": "RAY_ADDRESS", "value": f"{cluster['metadata']['name']}-head-svc:6379"}]
+
+
+def test_the_settings_that_are_commented_out_name_services_that_are_started_on_demand(tmp_path: Path) -> None:
+    instead = dict(re.findall(r"^# (\w+) = (.*)$", TEXTS["evolve.toml"], re.MULTILINE))
+    kept = [line for line in TEXTS["evolve.toml"].splitlines() if line.partition(" = ")[0] not in instead]
+    (tmp_path / "evolve.toml").write_text(re.sub(r"^# (?=\w+ = )", "", "\n".join(kept), flags=re.MULTILINE))
+    config = load_config(tmp_path / "evolve.toml")
+    check_names(config)
+    services = COMPOSE["services"]
+    assert config.policy.base_url == "http://vllm:8000/v1"
+    assert services["vllm"]["command"] == [config.policy.model, "--port", "8000"]
+    assert config.memory.index.startswith("chroma-http:http://chroma:8000/")
+    assert [services[name]["profiles"] for name in ("vllm", "chroma")] == [["vllm"], ["chroma"]]
+
+
+def test_every_server_of_compose_says_whether_it_is_well() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, each in services.items() if "healthcheck" not in each} == {"ray-worker", "run"}
+    awaited = {other for each in services.values() for other in each.get("depends_on", {})}
+    assert awaited == {"postgres", "ray-head"}
 
 
 def test_what_is_kept_in_a_volume_belongs_to_the_user_of_the_image() -> None:
@@ -125,3 +147,29 @@ def test_compose_reads_its_file() -> None:
         text=True,
     )
     assert read.returncode == 0, read.stderr
+
+
+FIELDS = {
+    "spec": {"headGroupSpec", "workerGroupSpecs"},
+    "head": {"rayStartParams", "template"},
+    "workers": {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"},
+}
+"""What of ray.io/v1 is used, of which `groupName`, both bounds and the templates are obligatory."""
+
+
+def test_the_manifests_are_valid() -> None:
+    latest = kubernetes_validate.latest_version()
+    seen = []
+    for manifest in MANIFESTS:
+        seen.append(manifest["kind"])
+        if manifest["kind"] != "RayCluster":
+            kubernetes_validate.validate(manifest, latest, strict=True)
+            continue
+        spec = manifest["spec"]
+        (workers,) = spec["workerGroupSpecs"]
+        assert (manifest["apiVersion"], {*spec}) == ("ray.io/v1", FIELDS["spec"])
+        assert ({*spec["headGroupSpec"]}, {*workers}) == (FIELDS["head"], FIELDS["workers"])
+        for group in (spec["headGroupSpec"], workers):
+            pods = {"apiVersion": "v1", "kind": "PodTemplate", "template": group["template"]}
+            kubernetes_validate.validate(pods, latest, strict=True)
+    assert sorted(seen) == ["Deployment", "Job", "NetworkPolicy", "RayCluster", "Service"]

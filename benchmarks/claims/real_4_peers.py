@@ -6,7 +6,8 @@ in the same order, is frozen, and answers the same 200 validation questions; one
 and tokens are counted by a proxy in front of the server. Peers and the bare prompt are compared by a generous reading:
 the last number of a reply without code is its answer, as a person would find it. Ours is not read so.
 
-Arms: a bare prompt, ours without memory, ours as it is without configuration, frugal (examples alone, no gate that
+Arms: a bare prompt, the same that also says which modules there are (of nine wordings the one that this model does best
+with: docs/LOG.md), ours without memory, ours as it is without configuration, frugal (examples alone, no gate that
 costs calls: what the targets are about), with exemplars only, bullets only, skills only, all three; GEPA and
 langchain-continuous-learning. kayba's ace-framework, ACE itself (where EVOLVE_PEER_ACE names a checkout) and our arms
 with gates take two cores an hour and more each: they are begun by `benchmarks.peers.together` alone, and read where
@@ -31,13 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claim import Row, begin, exactly
+from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.peers import install
 from benchmarks.peers.counting import proxying
 from benchmarks.peers.figures import Arms, arm_rows, compared, cost_row, difference, time_rows
 from benchmarks.peers.grading import grading
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, ours
-from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
+from benchmarks.peers.ring import BARE, TOLD, PeerFailed, Result, Ring, bare, peer
 from benchmarks.real.figures import more_than
 from benchmarks.real.files import data
 from benchmarks.real.lives import BF16, HELD_OUT, SLOTS, served, served_bf16
@@ -56,7 +57,7 @@ TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 CELLS = RESULTS / "cells" / "real_4"
 PEERS = tuple(each.name for each in install.PEERS)
 GATED = tuple(arm for arm in ARMS if arm not in (OFF, FRUGAL))
-ORDER = (BARE, OFF, FRUGAL, *PEERS, *GATED)
+ORDER = (BARE, TOLD, OFF, FRUGAL, *PEERS, *GATED)
 """What targets are about comes first: a sitting may end."""
 TOO_LONG = {
     "kayba": "kayba: 170 calls learned from less than ten of 200 tasks, so that two cores need more than a day for it",
@@ -129,8 +130,8 @@ def one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
 
 def put_through(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
     """Measure one arm however long it takes, or read what was measured. Raises `PeerFailed`."""
-    if arm == BARE:
-        return bare(ring)
+    if arm in (BARE, TOLD):
+        return bare(ring, arm)
     if arm in ARMS:
         return ours(ring, arm, world, again=arm == FRUGAL)
     try:
@@ -145,6 +146,9 @@ def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:
     own, off = _passed(arms, FRUGAL), _passed(arms, OFF)
     table = arm_rows(arms, n=len(own[0]))
     table += compared("frugal minus bare prompt, read generously", _generous(arms, BARE), own)
+    worse = difference(_generous(arms, TOLD), off).points
+    text = "without memory minus the bare prompt that says which modules there are, read generously: points"
+    table.append(Row(text, worse, at_least(-2), n=len(own[0])))
     table += compared("frugal minus without memory", off, own)
     table += compared("frugal again minus frugal (A/A)", own, [each.again for each in arms[FRUGAL]])
     for name in peers:

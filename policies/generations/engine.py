@@ -29,7 +29,9 @@ class AdapterEngine(Protocol):
     """
 
     async def load(self, version: str, path: Path) -> None:
-        """Make an adapter's directory answer to `version`, everywhere or nowhere; loaded already from there: nothing.
+        """Make an adapter's directory answer to `version`, on all servers that can be reached, or on none.
+
+        Loaded already from there: nothing is done.
 
         Raises `AdapterRefused` when the engine cannot take it, or serves another directory under that name.
         """

@@ -15,7 +15,8 @@ import pytest
 
 from policies import server_process as module
 from policies.errors import PolicyUnavailable
-from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, suited, vllm_server
+from policies.server_process import free_port
+from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, gpus_seen, vllm_server, vllm_servers
 
 ANSWERING = """
 import http.server, sys
@@ -173,26 +174,43 @@ def test_an_absent_command_names_the_script_that_installs_it(tmp_path: Path) -> 
         pass
 
 
-@pytest.mark.parametrize(("said", "arguments"), [("True", GPU_ARGUMENTS), ("False", ARGUMENTS)])
-def test_the_python_of_the_command_says_what_it_computes_on(
-    tmp_path: Path, said: str, arguments: tuple[str, ...]
+@pytest.mark.parametrize(("gpus", "each", "seen"), [(4, 2, ["0,1", "2,3"]), (1, 1, ["0", "0"]), (0, 1, ["all", "all"])])
+def test_servers_share_the_machine_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, each: int, seen: list[str]
 ) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    names = ("CUDA_VISIBLE_DEVICES", "VLLM_CPU_OMP_THREADS_BIND")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    told = f"import os\nprint(*(os.environ.get(name, 'all') for name in {names}), flush=True)\n{ANSWERING}"
+    logs = {free_port(): tmp_path / f"log-{at}" for at in range(2)}
+    arguments = (*ARGUMENTS, "--tensor-parallel-size", str(each))
+    executable = program(tmp_path, told)
+    with vllm_servers(tmp_path, executable=executable, logs=logs, name="m", arguments=arguments, gpus=gpus) as urls:
+        assert urls == [f"http://127.0.0.1:{port}/v1" for port in logs]
+    found = [log.read_text().split()[:2] for log in logs.values()]
+    assert [visible for visible, _ in found] == seen
+    halves = cores[: len(cores) // 2], cores[len(cores) // 2 :]
+    assert [bound for _, bound in found] == [",".join(map(str, half or cores)) for half in halves]
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_the_python_of_the_command_says_what_it_computes_on(tmp_path: Path, gpus: int) -> None:
     python, executable = tmp_path / "python", tmp_path / "vllm"
-    python.write_text(f"#!/bin/sh\necho {said}\n")
+    python.write_text(f"#!/bin/sh\necho {gpus}\n")
     python.chmod(0o755)
     executable.write_text(f"#!{python}\n")
-    assert suited(executable) == arguments
-    assert ("--enforce-eager" in arguments) == (said == "False")
+    assert gpus_seen(executable) == gpus
 
 
 def test_a_wrapper_in_shell_has_its_python_beside_it(tmp_path: Path) -> None:
     home = tmp_path / "environment"
     home.mkdir()
-    for name, code in (("python", "echo True"), ("vllm", "exec python")):
+    for name, code in (("python", "echo 1"), ("vllm", "exec python")):
         (home / name).write_text(f"#!/bin/sh\n{code}\n")
         (home / name).chmod(0o755)
     (tmp_path / "vllm").symlink_to(home / "vllm")
-    assert suited(tmp_path / "vllm") == GPU_ARGUMENTS
+    assert gpus_seen(tmp_path / "vllm") == 1
 
 
 @pytest.mark.parametrize("arguments", [ARGUMENTS, GPU_ARGUMENTS])
@@ -216,4 +234,4 @@ def test_a_command_without_torch_is_named(tmp_path: Path) -> None:
     executable = tmp_path / "vllm"
     executable.write_text("#!/bin/false\n")
     with pytest.raises(PolicyUnavailable, match="vllm does not start with a Python that has torch"):
-        suited(executable)
+        gpus_seen(executable)

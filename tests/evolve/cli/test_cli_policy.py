@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 import evolve as evolve_library
@@ -321,11 +325,12 @@ def test_a_served_policy_inspects_with_its_key_which_no_other_policy_sends(
 
 
 VLLM = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 here = pathlib.Path(__file__).parent
 port = int(sys.argv[len(sys.argv) - sys.argv[::-1].index("--port")])
-(here / "arguments").write_text(" ".join(sys.argv))
+(here / f"arguments-{port}").write_text(" ".join(sys.argv))
+(here / f"pid-{port}").write_text(str(os.getpid()))
 loras = []
 class Handler(BaseHTTPRequestHandler):
     def answer(self, body):
@@ -343,21 +348,28 @@ HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
-def served_by_vllm(folder: Path, tmp_path: Path, *arguments: str) -> tuple[dict[str, object], str]:
-    """Serve with a small program in vLLM's place until it is stopped; return what was said, and its arguments."""
+def start_vllm(folder: Path, tmp_path: Path, *arguments: str, until: str) -> tuple[subprocess.Popen[str], str]:
+    """Serve with a small program in vLLM's place; return the process and what it said, to the line `until`."""
     program = tmp_path / "vllm"
     program.write_text(f"#!{sys.executable}\n{VLLM}")
     program.chmod(0o755)
-    process = start(folder, "policy", "serve", *arguments, "--vllm", str(program), "--json")
+    process = start(folder, "policy", "serve", *arguments, "--vllm", str(program))
     assert process.stdout is not None
     lines: list[str] = []
-    while not lines or lines[-1] != "}\n":
+    while not lines or lines[-1] != f"{until}\n":
         lines.append(process.stdout.readline())
         assert process.poll() is None, process.communicate()
+    return process, "".join(lines)
+
+
+def served_by_vllm(folder: Path, tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], str]:
+    """Serve until it is stopped; return what was said, and vLLM's arguments."""
+    process, said = start_vllm(folder, tmp_path, *arguments, "--json", until="}")
     process.send_signal(signal.SIGTERM)
     _, err = finish(process)
     assert "stopped" in err
-    return json.loads("".join(lines)), (tmp_path / "arguments").read_text()
+    (given,) = tmp_path.glob("arguments-*")
+    return json.loads(said), given.read_text()
 
 
 def free_port() -> int:
@@ -366,16 +378,64 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
+def free_ports(count: int) -> int:
+    """Return the first of successive free ports."""
+    while True:
+        with ExitStack() as opened, suppress(OSError, OverflowError):
+            first = free_port()
+            for port in range(first, first + count):
+                opened.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+
+
+def listed(url: str) -> list[dict[str, Any]]:
+    return httpx.get(f"{url}/models", trust_env=False).json()["data"]
+
+
 def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(
     trained: Path, model: Path, tmp_path: Path
 ) -> None:
     evolve(trained, "policy", "promote", "1", "--unmeasured")
     sizes = ("--port", str(port := free_port()), "--slots", "2", "--ctx", "512")
     said, arguments = served_by_vllm(trained, tmp_path, str(model), *sizes)
-    assert said == {"url": f"http://127.0.0.1:{port}/v1", "live": "policy-v1", "loaded": ["policy-v0", "policy-v1"]}
+    loaded = ["policy-v0", "policy-v1"]
+    assert said == {"url": f"http://127.0.0.1:{port}/v1", "replicas": [], "live": "policy-v1", "loaded": loaded}
     assert "--enable-lora --max-loras 4" in arguments
     assert f"serve {model} --served-model-name policy-v0" in arguments
     assert "--max-num-seqs 2 --max-model-len 512" in arguments
+
+
+def test_of_several_servers_one_may_end_and_the_others_go_on_until_all_are_stopped(
+    trained: Path, model: Path, tmp_path: Path
+) -> None:
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
+    ports = range(first := free_ports(2), first + 2)
+    options = (str(model), "--port", str(first), "--replicas", "2")
+    process, said = start_vllm(trained, tmp_path, *options, until=f'model = "{model}"')
+    urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
+    assert said.startswith(f"{urls[0]}, {urls[1]} serve policy-v0, policy-v1; policy-v1 is live. In evolve.toml:\n")
+    section = tomllib.loads(said[said.index("[policy]") :])["policy"]
+    assert section == {"name": "served", "base_url": urls[0], "replicas": urls[1:], "model": str(model)}
+    for port in ports:
+        assert (tmp_path / f"arguments-{port}").read_text().endswith(f"--port {port}")
+        assert (trained / ".evolve" / f"vllm-{port}.log").exists()
+    assert {card["id"] for url in urls for card in listed(url)} == {"policy-v1"}
+    os.kill(int((tmp_path / f"pid-{first}").read_text()), signal.SIGKILL)
+    assert process.stderr is not None
+    while "ended by itself" not in (line := process.stderr.readline()):
+        assert process.poll() is None, line
+    assert line.startswith(f"the server at {urls[0]} ended by itself; read ")
+    assert line.endswith(f"vllm-{first}.log; still serving: {urls[1]}\n")
+    assert listed(urls[1])
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    with pytest.raises(httpx.ConnectError):
+        listed(urls[1])
+
+
+def test_ports_that_there_are_not_are_no_place_for_servers(workspace: Path) -> None:
+    said = complaint(workspace, "policy", "serve", "--port", "65535", "--replicas", "2", code=2)
+    assert said == "2 servers from port 65535 on need ports up to 65536; lower --port"
 
 
 def test_a_folder_that_is_served_begins_no_generations(workspace: Path, model: Path, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def _in_turns(lives: list[_Life], parts: Callable[[Config], Parts], *, fro
 async def _live(life: _Life, turns: Turns, parts: Callable[[Config], Parts], *, frozen: bool) -> None:
     config = life.config(frozen=frozen)
     async with turns.of(life.arm.name) as turn:
-        record = find_run(config, frozen=frozen)
+        record = find_run(config, life.arm, frozen=frozen)
         if record is not None and record.status == DONE:
             return
         if life.arm.database and not app.is_there(config):
@@ -129,10 +129,11 @@ async def _live(life: _Life, turns: Turns, parts: Callable[[Config], Parts], *, 
         raise BudgetExceeded(f"{life.arm.name} in {life.replicate.name}: {result.reason}; raise it and compare again")
 
 
-def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
+def find_run(config: Config, arm: Arm, *, frozen: bool) -> RunRecord | None:
     """Return the record of the run in which a life learned, or was judged; None before it began.
 
-    The runs that a copied workspace brought along learned, or evaluated what was known then: no snapshot by address.
+    A copied workspace brought other runs along: those without the tag of a life. Earlier versions gave none, so that of
+    their lives those in a copy are not found.
     """
     if not app.is_there(config):
         return None
@@ -140,7 +141,8 @@ def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
         records = [RunRecord.model_validate(data) for data in store.runs()]
     mine = [r for r in records if (r.mode == "frozen") == frozen]
     mine = [r for r in mine if r.config["run"].get("snapshot") == config.run.snapshot]
-    mine = [r for r in mine if any(tag.startswith(LIFE) for tag in r.tags)]
+    if arm.database:
+        mine = [r for r in mine if any(tag.startswith(LIFE) for tag in r.tags)]
     return mine[-1] if mine else None
 
 

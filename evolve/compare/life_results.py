@@ -112,7 +112,7 @@ def _life(plan: Plan, folder: Path, arm: Arm, replicate: Replicate) -> Life:
 
 
 def _done(plan: Plan, config: Config, arm: Arm, replicate: Replicate, *, frozen: bool) -> RunRecord:
-    record = find_run(config, frozen=frozen)
+    record = find_run(config, arm, frozen=frozen)
     if record is None or record.status != DONE:
         what = "been judged" if frozen else "learned"
         raise NotFound(f"{arm.name} in {replicate.name} has not {what} to the end; go on with `{plan.command}`")

@@ -1,5 +1,6 @@
 """What is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to answer
-with, it speaks of the harbour of our examples, it repeats its task or itself, or it says nothing that could be false.
+with, it speaks of the harbour of our examples, it repeats its task, a result of it or itself, it says of one episode
+that something was right or wrong, or it says nothing that could be false.
 
 A weak model copies the placeholders of an example, and a strict reader of forms lets them in. The words are read from
 the prompt files themselves, so a prompt that is changed changes what is refused.
@@ -16,6 +17,7 @@ import evolve.episode.prompts
 import playbooks.prompts
 import policies.prompts
 import skills.prompts
+from evolve.episode.prompting import AGAIN, FORGOTTEN, NO_CODE
 from memory.records import Payload, Trajectory
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.note import Note
@@ -27,6 +29,15 @@ PROMPTS = (evolve.episode.prompts, playbooks.prompts, skills.prompts, policies.p
 HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbors", "berth", "berths", "hbr"])
 """Words of the world that the examples of our prompts are about: a weak model goes on about it in words of its own."""
 
+_CLAUSE_END = re.compile(r"[.;:!?]\s+|,\s+|\n|\b(?:and|but|once|since|because)\b", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"(?:the|this|that|these|those|its|their|a|an)\b(?!.*\b(?:if|when|whether|that)\b).*\b(?:is|are|was|were)"
+    r"(?: not)?(?: \w+ed)? (?:wrong|(?:in)?correct(?:ly)?)(?: \w+ed)?|went (?:well|wrong)|failed|succeeded",
+    re.IGNORECASE,
+)
+"""A clause that says whether something was right, and nothing more: `The rate was not calculated correctly`."""
+_RESULT = re.compile(r"\d+\.\d{5,}")
+"""A number that was computed in an episode."""
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
 _WORD = re.compile(r"\w+")
@@ -48,7 +59,8 @@ correct correctly right rightly wrong proper properly good better best well give
 important
 """
 """Words that hold of any task."""
-_EMPTY = frozenset(f"{_FUNCTION} {_ANY_TASK}".split())
+_FUNCTION_WORDS = frozenset(_FUNCTION.split())
+_EMPTY = _FUNCTION_WORDS.union(_ANY_TASK.split())
 
 
 def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
@@ -56,10 +68,14 @@ def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
 
     A run of `n` words that stands in a prompt is a repetition, and so is a text that stands there as a whole.
     """
-    return next(filter(None, (_said(text, episodes, n) for text in _texts(payload))), "")
+    texts = _texts(payload)
+    said = next(filter(None, (_said(text, episodes, n) for text in texts)), "") or _verdict(*texts[:1])
+    beside = plain(f"{payload.cue} {payload.action} {payload.when}") if isinstance(payload, Bullet) else ()
+    return said or _of_our_harbour(beside, episodes)
 
 
 def _texts(payload: Payload) -> tuple[str, ...]:
+    """Return what a lesson says, first what is to be done."""
     if isinstance(payload, Bullet):
         return (payload.content,)
     return (payload.correct_approach, payload.mistake_summary, payload.strategy) if isinstance(payload, Note) else ()
@@ -74,16 +90,37 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
         return f"repeats the words of our own prompts ({text.strip()[:80]!r}); say what was learned"
     if shared := next((run for run in _runs(words, n) if run in _prompted(n)), None):
         return f"repeats the words of our own prompts ({' '.join(shared)!r}); say what was learned"
-    if word := borrowed(words, (told for episode in episodes for told in _told(episode))):
-        return f"speaks of {word!r}, as the examples of our prompts do and the episode does not; say what was learned"
+    if foreign := _of_our_harbour(words, episodes):
+        return foreign
     for episode in episodes:
-        if whole in f" {' '.join(plain(episode.task.instruction))} ":
+        asked = plain(episode.task.instruction)
+        restated = any(word.isdigit() for word in words) and set(words) <= {*asked, *_FUNCTION_WORDS}
+        if restated or whole in f" {' '.join(asked)} ":
             return f"repeats words of task {episode.task.id!r} and adds none; say what holds for other tasks"
+        if result := next((number for number in _RESULT.findall(text) if _computed(number, episode)), ""):
+            return f"tells {result}, a result of task {episode.task.id!r}; say what holds for other tasks"
     if repeated := _repeated(text):
         return f"says {repeated!r} over and over; say it once"
     if _EMPTY.issuperset(words):
         return "says nothing that could be false; name the function, value, unit or order that it is about"
     return ""
+
+
+def _of_our_harbour(words: Sequence[str], episodes: Sequence[Trajectory]) -> str:
+    if word := borrowed(words, (told for episode in episodes for told in _told(episode))):
+        return f"speaks of {word!r}, as the examples of our prompts do and the episode does not; say what was learned"
+    return ""
+
+
+def _verdict(text: str = "") -> str:
+    clauses = [clause for each in _CLAUSE_END.split(text) if (clause := each.strip(" .,;:!?"))]
+    if clauses and all(map(_VERDICT.fullmatch, clauses)):
+        return "says that something was right or wrong, and not what makes it so; say what to do"
+    return ""
+
+
+def _computed(number: str, episode: Trajectory) -> bool:
+    return any(number in step.observation for step in episode.steps)
 
 
 def _repeated(text: str) -> str:
@@ -112,14 +149,13 @@ def plain(text: str) -> tuple[str, ...]:
 @cache
 def _lines() -> tuple[str, ...]:
     """Return the prompts' words line by line, each quoted value a line of its own."""
-    found: list[str] = []
+    pieces = [AGAIN, NO_CODE, FORGOTTEN]
     for prompts in PROMPTS:
         for name in prompt_names(prompts):
             text = prompt_source(prompts, name)
             whole = _TAG.sub("\n", text)
-            pieces = [*whole.splitlines(), *_BREAK.split(whole)]
-            found += [f" {' '.join(words)} " for piece in pieces if (words := plain(piece))]
-    return tuple(found)
+            pieces += [*whole.splitlines(), *_BREAK.split(whole)]
+    return tuple(f" {' '.join(words)} " for piece in pieces if (words := plain(piece)))
 
 
 @cache

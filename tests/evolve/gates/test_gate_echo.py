@@ -1,7 +1,8 @@
 """Gate `static` refuses what says nothing of the world, and lets every true lesson pass that we have.
 
 E1  what a prompt shows as an answer, in part or as a whole, is no lesson; the words are those of the files
-E2  nor is what only repeats the task, or could not be false
+E2  nor is what only repeats the task or tells its result, what says that something was right or wrong, and what could
+    not be false; the texts are those that a model of half a billion parameters learned on Formula
 E3  none of the office's house rules is refused, and none of a playbook that a large model learned on AppWorld
 """
 
@@ -106,6 +107,58 @@ async def test_what_only_repeats_the_task_is_refused(lesson: str) -> None:
     assert await refused(add(f"{lesson}: attach it as a PDF.")) == {}
 
 
+LOAN = Trajectory(
+    task=Task(id="f1", instruction="A stock pays a dividend per share of $0.60 at a share price of $30. Its yield?"),
+    steps=(Step(index=0, action="print(fv)", observation="9529.882937207223"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("lesson", "why"),
+    [
+        ("The dividend per share is 0.60 and the share price is 30.", "repeats words of task 'f1'"),
+        ("The future value of the investment is 9529.882937207223.", "tells 9529.882937207223, a result of task 'f1'"),
+        ("The action failed in the same way before: change it.", "repeats the words of our own prompts"),
+        ("The EPS calculation is correct.", "right or wrong"),
+        ("The loan payments are not correctly calculated.", "right or wrong"),
+        ("The calculation of the Price-to-Earnings Ratio is incorrect.", "right or wrong"),
+        (
+            "The flows were not calculated correctly, and went well once the flows were calculated correctly.",
+            "right or wrong",
+        ),
+    ],
+)
+async def test_what_a_small_model_reports_of_one_episode_is_no_lesson(lesson: str, why: str) -> None:
+    verdict = await StaticGate().judge([add(lesson)], RecordView(), [LOAN])
+    assert why in verdict.rejected[lesson]
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        "The dividend yield is 0.60 / 30 times 100.",
+        "The current ratio is calculated as current_assets / current_liabilities.",
+        "Check that the date is correct.",
+        "The total is correct if tax is added.",
+        "The rate was wrong: it is a share, not percent.",
+        "The constant e is 2.718281828.",
+    ],
+)
+async def test_what_says_what_makes_it_right_is_one(lesson: str) -> None:
+    assert (await StaticGate().judge([add(lesson)], RecordView(), [LOAN])).accepted == (lesson,)
+
+
+async def test_a_condition_of_the_world_of_our_examples_is_refused_too() -> None:
+    parts = {"content": "Compute the rate first, then the payment.", "cue": "after crane.lift(box)"}
+    op = add("x").model_copy(update={"payload": parts})
+    assert "speaks of 'crane'" in (await refused(op))["x"]
+
+
+async def test_a_note_may_say_that_something_was_wrong_where_it_says_what_is_right() -> None:
+    said = {**PARTS, "mistake_summary": "The rate was wrong."}
+    assert await refused(DeltaOp(op=Op.ADD, op_id="note", kind="note", payload=said)) == {}
+
+
 @pytest.mark.parametrize(
     "lesson", ["Always follow the instructions carefully.", "Avoid mistakes and use the right call!"]
 )
@@ -140,4 +193,5 @@ async def test_no_lesson_that_a_large_model_learned_is_refused() -> None:
     lessons = re.findall(r"^\[[a-z]+-\d+\] (.+)$", (Path(folder) / TRAINED).read_text(), re.MULTILINE)
     assert len(lessons) == 318
     found = await refused(*map(add, dict.fromkeys(lessons)))
-    assert {why for why in found.values() if "our own prompts" in why or "could be false" in why} == set()
+    ours = ("our own prompts", "could be false", "right or wrong", "words of task", "a result of task")
+    assert {why for why in found.values() if any(part in why for part in ours)} == set()

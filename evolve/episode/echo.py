@@ -32,7 +32,8 @@ HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbor
 _CLAUSE_END = re.compile(r"[.;:!?]\s+|,\s+|\n|\b(?:and|but|once|since|because)\b", re.IGNORECASE)
 _VERDICT = re.compile(
     r"(?:the|this|that|these|those|its|their|a|an)\b(?!.*\b(?:if|when|whether|that)\b).*\b(?:is|are|was|were)"
-    r"(?: not)?(?: \w+ed)? (?:wrong|(?:in)?correct(?:ly)?)(?: \w+ed)?|went (?:well|wrong)|failed|succeeded",
+    r"(?: not)?(?: \w+ed)? (?:wrong|(?:in)?correct(?:ly)?)(?: \w+ed)?|went (?:well|wrong)|failed|succeeded"
+    r"|.*\bdid not \w+ the (?:expected|right|correct) \w+",
     re.IGNORECASE,
 )
 """A clause that says whether something was right, and nothing more: `The rate was not calculated correctly`."""

@@ -120,6 +120,7 @@ LOAN = Trajectory(
         ("The future value of the investment is 9529.882937207223.", "tells 9529.882937207223, a result of task 'f1'"),
         ("The action failed in the same way before: change it.", "repeats the words of our own prompts"),
         ("The EPS calculation is correct.", "right or wrong"),
+        ("The code did not print the expected result.", "right or wrong"),
         ("The loan payments are not correctly calculated.", "right or wrong"),
         ("The calculation of the Price-to-Earnings Ratio is incorrect.", "right or wrong"),
         (

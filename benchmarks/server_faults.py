@@ -1,10 +1,10 @@
 """Breaks what a run on a server and a cluster stands on, at random moments, and goes on until it is done.
 
-Killed are workers, nodes of the cluster, the run's own process, sessions of the server, the server; the network to it
-hands on nothing for some seconds, or breaks all connections and takes none. Until a run is done, a session of its own,
-which no fault reaches but that of the server, reads what was committed: every event seen must stand in the journal at
-the end, unchanged. Every call of the model is on disk before it is made; one that is made after its reply was seen in
-the journal is a call repeated.
+Killed are workers, nodes of the cluster, the run's own process, sessions of the server, the server; a worker is stopped
+until the run notices and kills it; the network to the server hands on nothing for some seconds, or breaks all
+connections and takes none. Until a run is done, a session of its own, which no fault reaches but that of the server,
+reads what was committed: every event seen must stand in the journal at the end, unchanged. Every call of the model is
+on disk before it is made; one that is made after its reply was seen in the journal is a call repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from memory.errors import EvolveError
 from memory.journal import Journal
 from memory.store import Store
 
-KINDS = ("worker", "node", "driver", "session", "server", "silence", "network")
+KINDS = ("worker", "hang", "node", "driver", "session", "server", "silence", "network")
 DEPLOYMENT = 3
 SOCKET = ".s.PGSQL.5432"
 CUT_SECONDS = 5.0
@@ -159,8 +159,8 @@ class Ground:
 
     def strike(self, kind: str, driver: subprocess.Popen[bytes], journal: Journal) -> bool:
         """Break something; tell whether it was there to be broken."""
-        if kind == "worker":
-            return self._kill_worker()
+        if kind in ("worker", "hang"):
+            return self._strike_worker(kind, driver)
         if kind == "node":
             victims = [node for node in self.cluster.list_all_nodes() if node is not self.cluster.head_node]
             self.cluster.remove_node(self.dice.choice(victims), allow_graceful=False)
@@ -184,13 +184,18 @@ class Ground:
             self.network = connected(self.home)
         return True
 
-    def _kill_worker(self) -> bool:
-        found = workers(f"{MARK}={self.home}")
-        with suppress(ProcessLookupError):
-            if found:
-                os.kill(self.dice.choice(found), signal.SIGKILL)
-                return True
-        return False
+    def _strike_worker(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
+        """Kill a worker, or stop it and wait until it was killed for that, HANGS_SECONDS at most."""
+        if not (found := workers(f"{MARK}={self.home}")):
+            return False
+        victim, deadline = self.dice.choice(found), time.monotonic() + HANGS_SECONDS
+        try:
+            os.kill(victim, signal.SIGSTOP if kind == "hang" else signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        while kind == "hang" and victim in workers() and driver.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return True
 
 
 @contextmanager

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from evolve.config.model import PolicySection
 
 LATENCY_S = 0.05
+BEAT_SECONDS = 0.5
+"""Of `evolve.loop.executors.cluster`: a worker that hangs is killed after 15 s."""
 RUN_ID = "01SCALE2SCALE2SCALE2SCALE2"
 """Every run's: gates draw their tasks by it."""
 _BYTES = 65536
@@ -65,7 +67,8 @@ def main() -> None:
     from evolve.cli.main import main as command
 
     sys.argv = ["evolve", what]
-    with patch("evolve.loop.session.new_id", lambda: RUN_ID):
+    beat = patch("evolve.loop.executors.cluster.BEAT_SECONDS", BEAT_SECONDS)
+    with patch("evolve.loop.session.new_id", lambda: RUN_ID), beat:
         command()
 
 

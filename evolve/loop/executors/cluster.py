@@ -31,6 +31,10 @@ START_SECONDS, LATE_SECONDS = 60, 240
 processor, and loads what it needs."""
 RETRIES = 3
 """How often a job is done again whose worker died."""
+BEAT_SECONDS = 10
+SILENT_BEATS = (START_SECONDS + LATE_SECONDS) // BEAT_SECONDS
+"""How often it is looked whether a worker answers, and how many times in a row it may not: it has as long as one that
+starts. Looks are counted and not seconds, since this process may be stopped meanwhile."""
 _STORE_BYTES = 100 * 1024 * 1024
 """Shared memory of a cluster that is started here: a trajectory is some kilobytes."""
 _RECORDS = ("core", "recalled", "skills", "exemplars")
@@ -122,9 +126,11 @@ def machines() -> int:
 async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_once: int) -> AsyncGenerator[Workers]:
     """Start so many workers of a class, None: one for each processor; give those that became `ready()`, and end them.
 
-    Each does `at_once` jobs at most. Raises `ConfigError` where the cluster has room for none, and what `ready` raises.
+    Each does `at_once` jobs at most; one that hangs is killed, and begun anew. Raises `ConfigError` where the cluster
+    has room for none, and what `ready` raises.
     """
-    remote = ray.remote(worker).options(num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, max_concurrency=at_once)
+    settings = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": RETRIES}
+    remote = ray.remote(worker).options(**settings, max_concurrency=at_once + 1)  # it answers beside its jobs
     most = min(count or max(1, int(ray.cluster_resources().get("CPU", 1))), at_once)
     started = [remote.remote(*arguments) for _ in range(most)]
     answers = {each.ready.remote(): each for each in started}
@@ -141,6 +147,7 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
         )
     if len(room) < len(started):
         log.warning("the Ray cluster has room for %d of %d workers", len(room), len(started))
+    watching = [asyncio.ensure_future(_watched(answers[answer])) for answer in room]
     try:
         try:
             ready = [await answer for answer in room]
@@ -153,5 +160,27 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
             ) from lost
         yield Workers([answers[answer] for answer in room], ready)
     finally:
+        for each in watching:
+            each.cancel()
         for answer in room:
             ray.kill(answers[answer])
+
+
+async def _watched(worker: Any) -> None:
+    """Kill a worker whenever it hangs: Ray begins it anew and does its jobs again. Never returns.
+
+    Its event loop answers, so a worker that waits for a model does not hang, and one whose environment blocks it does.
+    """
+    while True:
+        answer = worker.ready.remote()
+        for _ in range(SILENT_BEATS):
+            await asyncio.sleep(BEAT_SECONDS)
+            if ray.wait([answer], timeout=0)[0]:
+                break
+        else:
+            log.warning(
+                "a worker has not answered for %d s: it was stopped, or an environment blocks its event loop; it is "
+                "killed, and its episodes are done again",
+                SILENT_BEATS * BEAT_SECONDS,
+            )
+            ray.kill(worker, no_restart=False)

@@ -1,8 +1,8 @@
 """Episodes by workers of a Ray cluster: `run.executor = "ray"`. The cluster is one of this machine, with two nodes.
 
 E1  a run there learns what it learns in this process, its gates' trials included
-E2  a worker that dies is a job done again: the run ends the same, with its workspace on a server, and no reply that was
-    journalled is asked for twice
+E2  a worker that dies or hangs is a job done again: the run ends the same, with its workspace on a server too, and no
+    reply that was journalled is asked for twice; one that always hangs ends the run, one that waits does not hang
 E3  a budget stops the run, which goes on in this process
 E4  what workers cannot do is refused before the first episode; what breaks in a worker is said as it is here
 """
@@ -21,10 +21,11 @@ import pytest
 import evolve as library
 from benchmarks.ray_cluster import cluster, workers
 from evolve.config.file import load_config
-from evolve.episode.rollout import RolloutConfig
+from evolve.episode.rollout import Attempt, RolloutConfig
+from evolve.errors import WorkerLost
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.session import arun
-from memory.records import Usage, new_id
+from memory.records import Task, Usage, new_id
 from policies.budget import Budget
 from policies.errors import BudgetExceeded, PolicyUnavailable
 from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
@@ -135,6 +136,54 @@ async def test_e2_on_a_servers_workspace_workers_that_die_change_nothing(here: l
     killing.cancel()
     assert killed
     assert came_to(folder) == here
+
+
+async def test_e2_a_worker_that_hangs_changes_nothing(
+    here: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("evolve.loop.executors.cluster.BEAT_SECONDS", 0.5)
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
+    running = asyncio.create_task(arun(config))
+    with open_store(config) as store:
+        while not store.events(type="reply", limit=1):
+            await asyncio.sleep(0.01)
+    os.kill(workers()[0], signal.SIGSTOP)
+    await asyncio.wait_for(running, 120)
+    assert "a worker has not answered for 15 s" in caplog.text
+    assert came_to(folder) == here
+
+
+class Stuck:
+    """Does jobs that wait, and jobs that block its event loop for ever."""
+
+    async def ready(self) -> None:
+        """Return when it is there."""
+
+    async def episode(self, packed: Any, blocks: bool, began: Path) -> int:
+        """Note the process that began this job, and return it."""
+        with began.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        while blocks:
+            pass
+        await asyncio.sleep(12)
+        return os.getpid()
+
+
+async def test_e2_a_worker_that_waits_does_not_hang_and_one_that_always_hangs_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evolve.loop.executors import cluster
+
+    for name, value in {"BEAT_SECONDS": 1, "SILENT_BEATS": 8, "RETRIES": 1}.items():
+        monkeypatch.setattr(cluster, name, value)
+    attempt = Attempt(id="a", task=Task(id="t", instruction="Wait."), seed=0)
+    async with cluster.placed(Stuck, (), 1, 1) as placed:
+        waited = await placed.episode(attempt, False, tmp_path / "waited")
+        assert (tmp_path / "waited").read_text().split() == [str(waited)]
+        with pytest.raises(WorkerLost, match="task 't': its worker was lost 2 times"):
+            await asyncio.wait_for(placed.episode(attempt, True, tmp_path / "blocked"), 120)
+        assert len(set((tmp_path / "blocked").read_text().split())) == 2
 
 
 def test_e3_a_budget_stops_it_and_it_goes_on_here(here: list[Any], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Rollouts of a training by workers of a Ray cluster (`run.executor = "ray"`), which ask this process for each reply.
 
 R1  a training there is the one of this process: the same episodes, rewards and weights
-R2  a worker that dies is an episode done again, with the replies that it was given
+R2  a worker that dies or hangs is an episode done again, with the replies that it was given
 R3  what breaks in a world or in the policy is raised as it is here
 R4  a group that is cut off leaves nothing behind; a relay that is gone ends the training with a sentence
 """
@@ -145,14 +145,18 @@ async def until(happened: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_r2_a_worker_that_dies_is_an_episode_done_again_with_the_same_replies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+async def test_r2_a_worker_that_dies_or_hangs_is_an_episode_done_again_with_the_same_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: signal.Signals
+) -> None:
+    monkeypatch.setattr("evolve.loop.executors.cluster.BEAT_SECONDS", 0.5)
     policy = Counting()
     doing = asyncio.create_task(done(policy, tmp_path, run={"workers": 1, "executor": "ray"}))
     await until(lambda: policy.asked == 2)
     for pid in workers(name="Worlds"):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, fault)
     policy.may.set()
-    episode = await doing
+    episode = await asyncio.wait_for(doing, 120)
     assert [step.action for step in episode.steps] == ["1", "2", "3"]
     assert policy.asked == 3
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from evolve.episode import prompts
@@ -43,20 +44,31 @@ def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], prof
     return render_knowledge(ordered, profile, core={record.id for record in core})
 
 
+@dataclass(frozen=True)
+class SkillList:
+    """What a prompt says of skills."""
+
+    text: str
+    """The catalogue, empty where none is known yet."""
+    saves: bool = True
+    """A function that the agent defines may be kept, so it is told how (full profile)."""
+
+
 def opening_messages(
-    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None, guidance: str = ""
+    task: Task, rules: str, profile: Profile, describe: str, skills: SkillList | None = None, guidance: str = ""
 ) -> list[Message]:
     """Return the conversation before the first action; `rules` is what `knowledge` returns.
 
-    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills. `guidance`
-    (what `guiding` returns) only adds text: lines after the rules (compact), or a message after the task.
+    Without `skills` the agent does not work with them. `guidance` (what `guiding` returns) only adds text: lines after
+    the rules (compact), or a message after the task.
     """
-    told = {"world": describe, "able": skills is not None, "skills": skills or ""}
+    listed = skills or SkillList("", saves=False)
+    told = {"world": describe, "skills": listed.text}
     if profile == "compact":
         rules = "\n".join(filter(None, (rules, guidance)))
-        content = render(prompts, "act_compact", **told, rules=rules, task=task.instruction)
+        content = render(prompts, "act_compact", **told, able=skills is not None, rules=rules, task=task.instruction)
         return [Message(role="user", content=content)]
-    system = render(prompts, "act", **told, learned=learned(rules) if rules else "").strip()
+    system = render(prompts, "act", **told, saves=listed.saves, learned=learned(rules) if rules else "").strip()
     opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
     return [*opening, Message(role="user", content=guidance)] if guidance else opening
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from evolve.episode.arms import NO_MEMORY
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.instrumentation import watched
 from evolve.episode.prompting import (
     NO_CODE,
+    SkillList,
     actions_of,
     answered,
     forget_oldest,
@@ -74,6 +76,8 @@ class RolloutConfig:
     max_tokens: int = 512
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
+    saves: bool = True
+    """What it saves may be kept; where a workspace is frozen it is not told how."""
     same_name: SameName = "kept"
     require_code: bool = False
     """A reply without code ends the episode (`StopReason.FORMAT`); otherwise it is answered by an error."""
@@ -159,6 +163,7 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
     started = time.perf_counter()
     progress = _Progress()
     outcome: Outcome | None = None
+    acting = replace(acting, skills=acting.skills and attempt.arm != NO_MEMORY)
     try:
         progress.started = await start(environment, attempt.task, seed_for(attempt.seed, "world"), attempt.skills)
         episode = progress.started.episode
@@ -208,7 +213,7 @@ def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Roll
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
     rules = "\n".join(filter(None, (rules, attempt.advice)))
     given = progress.started.skills if progress.started else ()
-    skills = neutral(catalogue(given, policy.profile)) if acting.skills else None
+    skills = SkillList(neutral(catalogue(given, policy.profile)), acting.saves) if acting.skills else None
     task = attempt.task.opened(progress.opening)
     world = acting.world + (attempt.search.told if attempt.search is not None else "")
     opening = opening_messages(task, rules, policy.profile, world, skills, attempt.guidance)

@@ -13,7 +13,7 @@ from evolve.config.model import Config
 from evolve.episode.arms import FURTHER, GOLD, NO_MEMORY, TEACHER
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
-from evolve.episode.prompting import knowledge, opening_messages
+from evolve.episode.prompting import SkillList, knowledge, opening_messages
 from evolve.episode.world_texts import WorldTexts
 from evolve.seeds import seed_for
 from memory.records import Trajectory
@@ -30,8 +30,9 @@ CANNOT_SEARCH = (NO_MEMORY, GOLD)
 def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTexts) -> list[Message]:
     """Return the conversation before the first action, with the configuration of the episode's run."""
     rules = knowledge(shown.core, shown.recalled, words.profile)
-    able = config.skills.enabled and config.playbook.enabled
-    skills = neutral(catalogue(shown.skills, words.profile)) if able else None
+    able = config.skills.enabled and config.playbook.enabled and trajectory.arm != NO_MEMORY
+    listed = SkillList(neutral(catalogue(shown.skills, words.profile)), config.run.mode != "frozen")
+    skills = listed if able else None
     task = trajectory.task.opened(trajectory.opening)
     world = words.text + ("" if trajectory.arm in CANNOT_SEARCH else words.searching)
     told = opening_messages(task, rules, words.profile, world, skills)

@@ -35,6 +35,7 @@ def rollout_config(config: Config, environment: Environment, policies: Policies)
         plain,
         world=plain.world + teacher.invitation(config, profile),
         skills=config.skills.enabled and config.playbook.enabled,
+        saves=config.run.mode != "frozen",
         described=described(options_of(config).allow, environment),
         teacher=teacher.make_teacher(config, policies, plain.world),
     )

@@ -16,7 +16,7 @@ from evolve.environments.office.house_rules import Values
 from evolve.environments.office.skilled import Listed
 from evolve.environments.office.solver import Knowledge, gold, next_action
 from evolve.environments.office.tables import State
-from evolve.episode.prompting import knowledge, opening_messages, step_messages
+from evolve.episode.prompting import SkillList, knowledge, opening_messages, step_messages
 from labs.pocket.corpus.setting import Setting
 from memory.records import Step, Task, Trajectory
 from policies.protocols import Message
@@ -88,7 +88,7 @@ def _misspelt(code: str, rng: random.Random) -> str:
 def _said(task: Task, setting: Setting, steps: Sequence[Step]) -> list[Message]:
     """Return the conversation; the observation after the last action was never read, so it is left out."""
     rules = knowledge((), setting.shown, "compact")
-    skills = None if setting.skills is None else catalogue(setting.skills, "compact")
+    skills = None if setting.skills is None else SkillList(catalogue(setting.skills, "compact"))
     opening = opening_messages(task, rules, "compact", "", skills)
     return [*opening, *(message for step in steps for message in step_messages(step))][:-1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evolve.episode.prompting import actions_of, briefing, knowledge, opening_messages, step_messages
+from evolve.episode.prompting import SkillList, actions_of, briefing, knowledge, opening_messages, step_messages
 from memory.records import Record, Step, Task, ToolCall
 from playbooks.kinds.bullet import Bullet
 from policies.protocols import Message, Profile, Reply
@@ -115,9 +115,24 @@ def test_code_is_found_in_a_reply(text: str, profile: str, expected: list[str]) 
     assert [action.text for action in actions] == expected
 
 
+def test_the_full_profile_invites_to_define_skills_only_where_they_are_kept() -> None:
+    def text(skills: SkillList | None) -> str:
+        return opening_messages(TASK, "", "full", "W", skills)[0].content
+
+    assert text(None) == text(SkillList("", saves=False)) == "W"
+    assert "Earlier tasks left no functions yet.\nYou may define functions" in text(SkillList(""))
+    listed = text(SkillList("- pay(who: str): pay", saves=False))
+    assert listed.endswith(
+        "\n- pay(who: str): pay\nTo read one, reply with <show_skill>name</show_skill> and nothing else."
+    )
+    both = text(SkillList("- pay(who: str): pay"))
+    assert "<delete_skill>name</delete_skill>.\nYou may define functions" in both
+
+
 def test_the_compact_profile_lists_skills_only_for_an_agent_that_works_with_them() -> None:
     def text(skills: str | None) -> str:
-        (message,) = opening_messages(TASK, "- three [3]", "compact", "", skills)
+        listed = None if skills is None else SkillList(skills)
+        (message,) = opening_messages(TASK, "- three [3]", "compact", "", listed)
         return message.content
 
     assert text(None) == act_messages([], [rule(3, "three")], [], "compact", "")[0].content

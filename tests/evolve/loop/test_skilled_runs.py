@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evolve.episode.injection import shown_again
+from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
+from evolve.loop.prompt_replay import opening, proved
 from evolve.loop.session import Parts, run
 from memory.records import Provenance, Trajectory
 from policies.scripted import ScriptedPolicy
-from tests.evolve.skilled_office import config, episodes, office, taught, work
+from tests.evolve.skilled_office import code, config, episodes, office, taught, work
 from tests.evolve.toy_doors import Doors, doors_policy
 
 
@@ -35,6 +39,36 @@ def test_switched_off_no_skill_is_shown_in_any_way(tmp_path: Path) -> None:
     work(settings, policy)
     assert all(trajectory.injected == () for trajectory in episodes(settings))
     assert all("pay_to" not in message.content for seen in policy.seen for message in seen)
+
+
+def openings(tmp_path: Path, name: str, **sections: Any) -> set[str]:
+    """Return the system messages of a frozen evaluation of three tasks in the full profile, with no skill known."""
+    given = {"run": {"mode": "frozen", "eval_splits": ["train"]}, "policy": {"profile": "full"}, **sections}
+    policy = ScriptedPolicy([code("apps.task.done()")] * 9, profile="full")
+    work(config(tmp_path / name, **given), policy)
+    return {seen[0].content for seen in policy.seen}
+
+
+def test_an_evaluation_that_keeps_nothing_asks_for_no_skill(tmp_path: Path) -> None:
+    """A sentence about skills that were not there cost a small model 5 of 25 points."""
+    (told,) = openings(tmp_path, "on")
+    assert {told} == openings(tmp_path, "off", skills={"enabled": False})
+    assert "skill" not in told.lower()
+
+
+def test_an_episode_without_memory_is_told_nothing_of_skills_and_its_prompt_can_be_made_again(tmp_path: Path) -> None:
+    settings = config(tmp_path, controls={"no_memory": 1.0}, policy={"profile": "full"})
+    taught(settings)
+    policy = ScriptedPolicy([code("apps.task.done()")] * 9, profile="full")
+    work(settings, policy)
+    told = [seen[0].content for seen in policy.seen]
+    assert [sum("- pay_to(" in each for each in told), sum("skill" not in each.lower() for each in told)] == [3, 3]
+    with open_store(settings) as store:
+        words = kept(store, store.trajectories()[0].run_id)
+        assert words is not None
+        for trajectory in store.trajectories():
+            messages = opening(settings, trajectory, shown_again(store, trajectory.injected), words)
+            assert proved(settings, trajectory, 0, messages, words)
 
 
 def test_a_skill_is_no_rule(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import evolve.episode.prompts
 import playbooks.prompts
 import policies.prompts
 import skills.prompts
-from evolve.episode.prompting import AGAIN, FORGOTTEN, NO_CODE
+from evolve.episode.prompting import AGAIN
 from memory.records import Payload, Trajectory
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.note import Note
@@ -30,15 +30,18 @@ HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbor
 """Words of the world that the examples of our prompts are about: a weak model goes on about it in words of its own."""
 
 _CLAUSE_END = re.compile(r"[.;:!?]\s+|,\s+|\n|\b(?:and|but|once|since|because)\b", re.IGNORECASE)
+_WORDS = r"(?:[^\W\d_]+(?:['-][^\W\d_]+)* )*?"
 _VERDICT = re.compile(
-    r"(?:the|this|that|these|those|its|their|a|an)\b(?!.*\b(?:if|when|whether|that)\b).*\b(?:is|are|was|were)"
-    r"(?: not)?(?: \w+ed)? (?:wrong|(?:in)?correct(?:ly)?)(?: \w+ed)?|went (?:well|wrong)|failed|succeeded"
-    r"|.*\bdid not \w+ the (?:expected|right|correct) \w+",
+    rf"(?P<subject>(?:the|this|that|these|those|its|their|a|an|it|they) {_WORDS})?"
+    r"(?:(?:is|are|was|were)(?: not)?(?: \w+ed)? (?:wrong|(?:in)?correct(?:ly)?)(?: \w+ed)?|went (?:well|wrong)|failed"
+    r"|succeeded|did not \w+ the (?:expected|right|correct) (?:answer|output|result|value)s?)",
     re.IGNORECASE,
 )
-"""A clause that says whether something was right, and nothing more: `The rate was not calculated correctly`."""
-_RESULT = re.compile(r"\d+\.\d{5,}")
-"""A number that was computed in an episode."""
+"""A clause that says whether something was right, and nothing more: `The rate was not calculated correctly`. Neither
+code nor a number stands in its subject."""
+_CONDITION = frozenset(["if", "when", "whether", "that", "unless", "which"])
+_RESULT = re.compile(r"\d+\.\d{9,}")
+"""A number that was computed in an episode and not rounded."""
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
 _WORD = re.compile(r"\w+")
@@ -60,8 +63,10 @@ correct correctly right rightly wrong proper properly good better best well give
 important
 """
 """Words that hold of any task."""
-_FUNCTION_WORDS = frozenset(_FUNCTION.split())
-_EMPTY = _FUNCTION_WORDS.union(_ANY_TASK.split())
+_EMPTY = frozenset(f"{_FUNCTION} {_ANY_TASK}".split())
+_DENYING = "could should shall must may might no not none never always every each all any some only more most very"
+_JOINING = frozenset(_FUNCTION.split()).difference(_DENYING.split())
+"""Words that change nothing of what a task says."""
 
 
 def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
@@ -95,7 +100,7 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
         return foreign
     for episode in episodes:
         asked = plain(episode.task.instruction)
-        restated = any(word.isdigit() for word in words) and set(words) <= {*asked, *_FUNCTION_WORDS}
+        restated = any(word.isdigit() for word in words) and set(words) <= {*asked, *_JOINING}
         if restated or whole in f" {' '.join(asked)} ":
             return f"repeats words of task {episode.task.id!r} and adds none; say what holds for other tasks"
         if result := next((number for number in _RESULT.findall(text) if _computed(number, episode)), ""):
@@ -114,14 +119,17 @@ def _of_our_harbour(words: Sequence[str], episodes: Sequence[Trajectory]) -> str
 
 
 def _verdict(text: str = "") -> str:
+    """Say what is wrong with a text of verdicts about one thing; of two things they are a comparison, which teaches."""
     clauses = [clause for each in _CLAUSE_END.split(text) if (clause := each.strip(" .,;:!?"))]
-    if clauses and all(map(_VERDICT.fullmatch, clauses)):
+    found = [match for clause in clauses if (match := _VERDICT.fullmatch(clause))]
+    about = {match["subject"].lower() for match in found if match["subject"]}
+    if found and len(found) == len(clauses) and len(about) < 2 and not _CONDITION.intersection(*map(plain, about)):
         return "says that something was right or wrong, and not what makes it so; say what to do"
     return ""
 
 
 def _computed(number: str, episode: Trajectory) -> bool:
-    return any(number in step.observation for step in episode.steps)
+    return any(number in _RESULT.findall(step.observation) for step in episode.steps)
 
 
 def _repeated(text: str) -> str:
@@ -137,9 +145,9 @@ def borrowed(words: Iterable[str], told: Iterable[str]) -> str:
 
 
 def _told(episode: Trajectory) -> Iterator[str]:
-    """Yield what a world said. An error is left out: it may quote what the agent took from an example."""
+    """Yield what a world said and what it took. An error is left out: it may quote what the agent had of an example."""
     yield episode.instruction
-    yield from (step.observation for step in episode.steps if not step.error)
+    yield from (f"{step.action}\n{step.observation}" for step in episode.steps if not step.error)
 
 
 def plain(text: str) -> tuple[str, ...]:
@@ -150,7 +158,7 @@ def plain(text: str) -> tuple[str, ...]:
 @cache
 def _lines() -> tuple[str, ...]:
     """Return the prompts' words line by line, each quoted value a line of its own."""
-    pieces = [AGAIN, NO_CODE, FORGOTTEN]
+    pieces = [AGAIN]
     for prompts in PROMPTS:
         for name in prompt_names(prompts):
             text = prompt_source(prompts, name)

@@ -120,7 +120,8 @@ def test_the_full_profile_invites_to_define_skills_only_where_they_are_kept() ->
         return opening_messages(TASK, "", "full", "W", skills)[0].content
 
     assert text(None) == text(SkillList("", saves=False)) == "W"
-    assert "Earlier tasks left no functions yet.\nYou may define functions" in text(SkillList(""))
+    assert text(SkillList("")).startswith("W\n\n# Skills\nA function with typed parameters and a docstring")
+    assert len(text(SkillList(""))) < 130, "every word of it costs a small model answers"
     listed = text(SkillList("- pay(who: str): pay", saves=False))
     assert listed.endswith(
         "\n- pay(who: str): pay\nTo read one, reply with <show_skill>name</show_skill> and nothing else."

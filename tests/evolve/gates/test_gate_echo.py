@@ -94,6 +94,10 @@ async def test_a_world_that_has_cranes_may_be_learned_from() -> None:
 
     assert await judged(episode(observation="The crane is open."))
     assert not await judged(episode(observation="NameError: name 'crane'", error="NameError: name 'crane'"))
+    pushed = Step(index=0, action="docker push harbor.corp/app", observation="pushed")
+    told = add("x").model_copy(update={"payload": {"content": "Tag the image first.", "action": pushed.action}})
+    trajectory = EPISODE.model_copy(update={"steps": (pushed,)})
+    assert (await StaticGate().judge([told], RecordView(), [trajectory])).accepted
 
 
 def test_each_word_of_the_examples_world_stands_in_a_prompt_that_shows_an_answer() -> None:
@@ -121,6 +125,8 @@ LOAN = Trajectory(
         ("The action failed in the same way before: change it.", "repeats the words of our own prompts"),
         ("The EPS calculation is correct.", "right or wrong"),
         ("The code did not print the expected result.", "right or wrong"),
+        ("The calculation went wrong.", "right or wrong"),
+        ("The code failed.", "right or wrong"),
         ("The loan payments are not correctly calculated.", "right or wrong"),
         ("The calculation of the Price-to-Earnings Ratio is incorrect.", "right or wrong"),
         (
@@ -143,6 +149,16 @@ async def test_what_a_small_model_reports_of_one_episode_is_no_lesson(lesson: st
         "The total is correct if tax is added.",
         "The rate was wrong: it is a share, not percent.",
         "The constant e is 2.718281828.",
+        "SELECT without ORDER BY did not return the expected order.",
+        "The column cust_id is wrong, the column customer_id is correct.",
+        "The flag -R is wrong but the flag -r is correct.",
+        "grep with -E did not match the right lines.",
+        "Pressing Enter did not submit the right form.",
+        "A refund to a gift card is correct and an exchange is wrong.",
+        "The share price of a stock is not its dividend of $0.60.",
+        "Answers are compared to within 0.00001.",
+        "Multiply pounds by 0.45359237.",
+        "Reply with one python block.",
     ],
 )
 async def test_what_says_what_makes_it_right_is_one(lesson: str) -> None:

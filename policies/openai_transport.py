@@ -28,6 +28,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 MAX_WAIT_S = 30.0
+CONNECT_S = 10.0
+"""Seconds that a connection may take: a machine that is gone answers nothing, and one that is busy still takes it."""
 QUOTED = 300
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -146,7 +148,7 @@ class Transport:
             self._client = openai.AsyncOpenAI(
                 base_url=self._connection.base_url,
                 api_key=self._key.get_secret_value() or "none",
-                timeout=self._connection.timeout_s,
+                timeout=openai.Timeout(self._connection.timeout_s, connect=min(CONNECT_S, self._connection.timeout_s)),
                 max_retries=0,
                 # no proxy of HTTP_PROXY stands between this machine and itself
                 http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if self._host in _HERE else None,

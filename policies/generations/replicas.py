@@ -62,9 +62,10 @@ def order(urls: Sequence[str], prompt: Sequence[int], version: str | None) -> li
 class Replicas:
     """vLLM servers of one model: which of them are in use, what each serves, and how it is asked.
 
-    All are in use at first. One that cannot be reached is left out for `LEFT_OUT_S` and then looked at: it is in use
-    again once it serves every version that all others in use serve; what it lacks is loaded. One that serves another
-    adapter under a name of theirs, or refuses one of theirs, stays out. Servers are named by their place in `urls`.
+    All are in use at first, and a single one always is. One that cannot be reached is left out for `LEFT_OUT_S`, then
+    looked at: it is in use again once it serves what was loaded here and what all others in use serve, and no more what
+    was unloaded here. One that serves another adapter under such a name, or refuses one, stays out. Servers are named
+    by their place in `urls`.
     """
 
     def __init__(self, urls: Sequence[str], api_key: str | None, timeout_s: float) -> None:
@@ -81,6 +82,9 @@ class Replicas:
         ]
         self._out: dict[int, tuple[float, BaseException]] = {}
         """Servers out of use, each with when it is to be looked at (of the monotonic clock) and why it is out."""
+        self._loaded: dict[str, str] = {}
+        """What was loaded here and not unloaded, with where it is read from."""
+        self._unloaded: set[str] = set()
         self._roots: dict[str, str] = {}
         """Where versions that were seen are read from: a name is never used for two adapters."""
 
@@ -97,8 +101,10 @@ class Replicas:
         return [at for at in self._in_use() if at not in failed]
 
     def leave_out(self, at: int, why: BaseException, *, due: bool = False) -> None:
-        """Take a server out of use for `LEFT_OUT_S`, or until the next request looks at it (`due`)."""
-        if at not in self._out and len(self.urls) > 1:
+        """Take one of several servers out of use for `LEFT_OUT_S`, or until the next request looks at it (`due`)."""
+        if len(self.urls) == 1:
+            return
+        if at not in self._out or str(self._out[at][1]) != str(why):
             log.warning("%s is left out: %s", self.urls[at], why)
         self._out[at] = (time.monotonic() + (0.0 if due else LEFT_OUT_S), why)
 
@@ -134,17 +140,23 @@ class Replicas:
     async def load(self, version: str, root: str, at: Sequence[int]) -> dict[int, BaseException]:
         """Load an adapter on servers; return why which of them failed. One that cannot be reached is left out."""
         self._roots[version] = root
-        return await self._each("load", _loading(version, root), at)
+        self._unloaded.discard(version)
+        failed = await self._each("load", _loading(version, root), at)
+        if len(failed) < len(at) or not at:
+            self._loaded[version] = root
+        return failed
 
     async def unload(self, version: str, at: Sequence[int]) -> dict[int, BaseException]:
         """Unload a version on servers; return why which of them failed. One that cannot be reached is left out."""
+        self._loaded.pop(version, None)
+        self._unloaded.add(version)
         return await self._each("unload", {"lora_name": version}, at)
 
     async def told_slots(self, at: int) -> int | None:
         """Return how many requests at once a server says it answers, None where it says nothing."""
         place = f"{self.urls[at].removesuffix('/v1')}/server_info"
         try:
-            async with httpx.AsyncClient(trust_env=False, timeout=LOADING_S, headers=self._headers) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=LOOK_S, headers=self._headers) as client:
                 told = (await client.get(place, params={"config_format": "json"})).json()
             return int(told["vllm_config"]["scheduler_config"]["max_num_seqs"])
         except (httpx.HTTPError, LookupError, TypeError, ValueError):
@@ -172,28 +184,44 @@ class Replicas:
             log.info("%s is in use again", self.urls[at])
 
     async def _bring_in_line(self, at: int, others: Sequence[int]) -> None:
-        """Load on a server what it lacks of what all `others` serve.
+        """Load on a server what it lacks of what was loaded here and what all `others` serve; unload the unloaded.
 
         Raises `AdapterRefused` for a name that it serves another adapter under, or an adapter that it refuses.
         """
-        async with asyncio.timeout(LOOK_S if len(self.urls) > 1 else None):
-            has = await self._adapters(at)
-        listed = await asyncio.gather(*map(self._adapters, others), return_exceptions=True)
-        theirs = [set(on.items()) for on in listed if not isinstance(on, BaseException)]
-        wanted = dict[str, str](set.intersection(*theirs)) if theirs else {}
-        self._roots |= wanted
-        if wrong := next((name for name, root in has.items() if self._roots.get(name, root) != root), None):
-            raise AdapterRefused(
-                f"{self.urls[at]} serves {wrong} from {has[wrong]!r}, expected {self._roots[wrong]!r}; start it again"
+        async with asyncio.timeout(LOOK_S):
+            has, *listed = await asyncio.gather(
+                self._adapters(at), *map(self._adapters, others), return_exceptions=True
             )
+        if isinstance(has, BaseException):
+            raise has
+        there = {other: on for other, on in zip(others, listed, strict=True) if not isinstance(on, BaseException)}
+        for other, on in there.items():
+            if wrong := self._another(other, on):
+                self.leave_out(other, wrong)
+        theirs = [set(on.items()) for other, on in there.items() if not self.is_out(other)]
+        wanted = dict[str, str](set.intersection(*theirs)) if theirs else {}
+        wanted = {name: root for name, root in wanted.items() if name not in self._unloaded} | self._loaded
+        self._roots = wanted | self._roots
+        if wrong := self._another(at, has):
+            raise wrong
+        for version in self._unloaded & has.keys():
+            await self._post(at, "unload", {"lora_name": version})
         for version in wanted.keys() - has.keys():
             await self._post(at, "load", _loading(version, wanted[version]))
+
+    def _another(self, at: int, on: Mapping[str, str]) -> AdapterRefused | None:
+        """Return what is wrong with a server that serves another adapter under a known name."""
+        wrong = next((name for name, root in on.items() if self._roots.get(name, root) != root), None)
+        if wrong is None:
+            return None
+        told = f"{self.urls[at]} serves {wrong} from {on[wrong]!r}, expected {self._roots[wrong]!r}; start it again"
+        return AdapterRefused(told)
 
     async def _adapters(self, at: int) -> dict[str, str]:
         """Return the adapters that a server serves, with where it read them from."""
         listing = await self._transports[at].call("/models")
         cards = [card for card in listing.get("data") or () if isinstance(card, dict)]
-        lengths = [int(card["max_model_len"]) for card in cards if card.get("max_model_len")]
+        lengths = [length for card in cards if isinstance(length := card.get("max_model_len"), int)]
         self.lengths |= {at: min(lengths)} if lengths else {}
         return {str(card["id"]): str(card.get("root")) for card in cards if card.get("parent")}
 

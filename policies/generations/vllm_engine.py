@@ -115,7 +115,7 @@ class VllmEngine:
     async def slots(self) -> int:
         """Return how many requests each replica answers at once."""
         if self._slots is None:
-            told = await asyncio.gather(*map(self._replicas.told_slots, range(len(self.urls))))
+            told = await asyncio.gather(*map(self._replicas.told_slots, await self._replicas.usable()))
             self._slots = min(filter(None, told), default=SLOTS)
         return self._slots
 
@@ -161,7 +161,7 @@ class VllmEngine:
                     data = await self._replicas.call(at, "/completions", {"model": version or self.model, **body})
             except PolicyUnavailable as gone:
                 failed[at] = gone
-                self._replicas.leave_out(at, gone)
+                self._replicas.leave_out(at, gone, due=True)
             except NoSuchRoute as unknown:
                 if version is None:
                     raise

@@ -154,10 +154,40 @@ async def test_where_all_are_dead_one_error_names_them_and_one_that_is_back_is_e
         with pytest.raises(PolicyUnavailable, match=both):
             await engine.load("policy-v2", adapters(2))
     await asyncio.to_thread(two[1].start)
-    with pytest.raises(UnknownGeneration, match="policy-v1 is not loaded"):
-        await engine.sample([2, 5, 3], GREEDY, "policy-v1")
-    await engine.load("policy-v1", adapters(1))
     await require_of(reference, "policy-v1", await ask(engine, "policy-v1", 8))
+    assert set(two[1].served.adapters) == {"policy-v1"}, "what was loaded here, and not what could not be"
+
+
+async def test_one_that_was_away_forgets_what_was_unloaded_and_needs_no_file_of_it(
+    two: tuple[Mortal, Mortal], engine: VllmEngine, reference: LocalEngine, adapters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "LEFT_OUT_S", 0.0)
+    away, other = two
+    had = dict(away.served.adapters)
+    await asyncio.to_thread(away.die)
+    await engine.load("policy-v2", adapters(2))
+    await engine.unload("policy-v1")
+    away.served.adapters |= had
+    await asyncio.to_thread(away.start)
+    await require_of(reference, "policy-v2", await until_asked(engine, away, "policy-v2"))
+    assert set(away.served.adapters) == set(other.served.adapters) == {"policy-v2"}
+
+
+async def test_one_in_use_that_was_restarted_with_another_adapter_gives_way_to_the_right_one(
+    two: tuple[Mortal, Mortal], engine: VllmEngine, reference: LocalEngine, adapters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "LEFT_OUT_S", 0.0)
+    right, wrong = two
+    had = dict(right.served.adapters)
+    await asyncio.to_thread(right.die)
+    await ask(engine, "policy-v1", 8)
+    wrong.served.adapters["policy-v1"] = str(adapters(2))
+    right.served.adapters |= had
+    await asyncio.to_thread(right.start)
+    await until_asked(engine, right, "policy-v1")
+    wrong.served.requests.clear()
+    await require_of(reference, "policy-v1", await ask(engine, "policy-v1", 8))
+    assert not wrong.served.requests
 
 
 async def test_one_that_comes_back_with_another_adapter_under_the_name_answers_nothing(

@@ -23,7 +23,7 @@ NUMBERS = (
         "scale_1_same", "300 office tasks: events that differ on PostgreSQL, with scripted replies, with pocket", "on P"
     ),
     Number("scale_1_same", "the same on a Ray cluster of 1, 2 and 4 nodes", "events .* nodes"),
-    Number("scale_2_faults", "faults of seven kinds under eight runs", "^faults$"),
+    Number("scale_2_faults", "faults under eight runs", "^faults$"),
     Number("scale_2_faults", "events lost, journalled calls made again", "lost|made again$"),
     Number("scale_2_faults", "runs that could not be resumed, locks left behind", "be resumed|locks"),
     Number(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,11 @@ def move(source: Journal, target: Journal) -> tuple[int, str]:
     """Copy all of a workspace into an empty one; return how many events there are, and the sha256 of both.
 
     All in one transaction of the target, in which it is compared with the source and examined: half of it never stays.
-    Nobody writes to the source while it is read. What is derived is made after that, for a server ends a transaction
-    that waits for long. Raises `BadInput` where the target holds events already, `JournalError` where what arrived is
-    not the same, or not sound, or where somebody wrote to the source meanwhile.
+    Nobody writes to the source while it is read, nor at the end. What is derived is made in between, for a server ends
+    a transaction that waits for long. Raises `BadInput` where the target holds events already, `JournalError` where
+    what arrived is not the same, or not sound, or where somebody wrote to the source meanwhile.
     """
-    with target.transaction():
+    with ExitStack() as last, target.transaction():
         with source.transaction():
             _copy(source, target)
             position, sha256 = source.position(), fingerprint(source)
@@ -52,6 +52,7 @@ def move(source: Journal, target: Journal) -> tuple[int, str]:
             wrong.append("its events and texts are not those of the source")
         if wrong:
             raise JournalError(f"{target.engine.name}: what arrived is not sound ({wrong[0]}); nothing was kept there")
+        last.enter_context(source.transaction())  # it ends after the target's
         if (written := source.position() - position) > 0:
             raise JournalError(
                 f"{source.engine.name}: {written} events were written while it was moved, so nothing was kept at "

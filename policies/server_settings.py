@@ -29,8 +29,8 @@ class ServerSettings(ServerAddress):
     special_tokens: tuple[str, ...] = ()
     """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
     replicas: tuple[str, ...] = ()
-    """More servers of the model that `served` asks, by their URLs; an adapter is loaded on all of them. Prompts that
-    begin alike go to one of them, as long as it has no more to do than others."""
+    """More servers of the model that `served` asks, by their URLs; an adapter is loaded on all that can be reached.
+    Prompts that begin alike go to one of them, as long as it has no more to do than others."""
     slots: int | None = Field(default=None, ge=1)
     """Requests that a server of `served` answers at once; more wait here, where no time runs out. None = as the server
     says (it does under `VLLM_SERVER_DEV_MODE=1`), else 256."""

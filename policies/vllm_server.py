@@ -10,6 +10,7 @@ import os
 import subprocess
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from policies.errors import PolicyUnavailable
@@ -119,8 +120,10 @@ def _settings(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _number(arguments: Sequence[str], option: str) -> int | None:
-    """Return the value of an option, None where it is not given."""
-    return int(arguments[arguments.index(option) + 1]) if option in arguments else None
+    """Return the value of an option, given as two arguments or as `option=value`; None where it is not given."""
+    pairs = [each.partition("=")[::2] for each in arguments if each.startswith(f"{option}=")]
+    pairs += [(each, value) for each, value in pairwise(arguments) if each == option]
+    return int(pairs[-1][1]) if pairs else None
 
 
 def _cores(at: int, of: int) -> dict[str, str]:

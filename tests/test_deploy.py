@@ -114,11 +114,18 @@ def test_the_settings_that_are_commented_out_name_services_that_are_started_on_d
     assert [services[name]["profiles"] for name in ("vllm", "chroma")] == [["vllm"], ["chroma"]]
 
 
+def _optional(service: dict[str, Any]) -> list[str]:
+    awaited = service.get("depends_on", {})
+    return [name for name, how in awaited.items() if how.get("required") is False]
+
+
 def test_every_server_of_compose_says_whether_it_is_well() -> None:
     services = COMPOSE["services"]
     assert {name for name, each in services.items() if "healthcheck" not in each} == {"ray-worker", "run"}
     awaited = {other for each in services.values() for other in each.get("depends_on", {})}
-    assert awaited == {"postgres", "ray-head"}
+    assert awaited == {"postgres", "ray-head", "chroma", "vllm"}
+    optional = [each for service in services.values() for each in _optional(service)]
+    assert set(optional) == {"chroma", "vllm"}, "whoever does not start them waits for none"
 
 
 def test_what_is_kept_in_a_volume_belongs_to_the_user_of_the_image() -> None:

@@ -6,6 +6,9 @@ import math
 
 import typer
 
+LEAST_SHARE = 0.05
+"""Of a GPU's memory that a server is given."""
+
 
 def number(value: float | None) -> float | None:
     """Return an option's value as it is. Raises `BadParameter`, which names the option, for nan."""

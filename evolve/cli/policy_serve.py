@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.numbers import number
+from evolve.cli.numbers import LEAST_SHARE, number
 from evolve.cli.opening import load
 from evolve.cli.output import Json, say, show
 from memory.errors import BadInput
@@ -69,7 +69,9 @@ Dtype = Annotated[
 Gpus = Annotated[int | None, typer.Option("--tensor-parallel", min=1, help="GPUs that vLLM spreads the model over.")]
 GpuMemory = Annotated[
     float | None,
-    typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.", callback=number),
+    typer.Option(
+        "--gpu-memory", min=LEAST_SHARE, max=1.0, help="Share of a GPU's memory that vLLM takes.", callback=number
+    ),
 ]
 Replicas = Annotated[
     int,

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from evolve.cli.numbers import number
+from evolve.cli.numbers import LEAST_SHARE, number
 from evolve.cli.opening import load, reading
 from evolve.cli.output import Json, plain, say, show, table
 from evolve.cli.run import Set
@@ -117,7 +117,7 @@ def _memory(
     where = f"{budget:g} GiB" + (f" of each of {gpus} GPUs" if gpus > 1 else "")
     verdict = "fits" if found.fits else "does NOT fit"
     say(f"{found.model}: an update {found.update / GIB:.1f} GiB, {rollouts}; {verdict} into {where}")
-    if gpu is not None and not found.rollouts and found.server_share:
+    if gpu is not None and config.policy.name == "served" and found.server_share >= LEAST_SHARE:
         say(f"where the server is on the same GPU: `evolve policy serve --gpu-memory {found.server_share:.2f}` at most")
     for advice in found.advice:
         say(f"set: {advice}")

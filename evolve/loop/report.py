@@ -379,13 +379,13 @@ def _warnings(line: RunSummary, record: RunRecord, stream: Sequence[Trajectory],
 
 
 def _of_replies(record: RunRecord, stream: Sequence[Trajectory]) -> Iterator[str]:
-    """Say how many replies were empty, and how many were cut at the limit of their tokens."""
-    begun = [step for t in stream for step in t.steps if step.usage.completion_tokens or not step.action]
+    """Say how many replies were empty, and how many took all tokens they may have."""
+    begun = [step for t in stream if not t.erased for step in t.steps if step.usage.calls]
     limit = record.config.get("policy", {}).get("max_tokens")
     if empty := sum(not (step.action or step.reply or step.tool_calls) for step in begun):
         yield (
             f"warning: {empty} of {len(begun)} replies were empty: raise policy.max_tokens where the model thinks "
             "before it answers, or look at its chat template"
         )
-    if limit and (cut := sum(step.usage.completion_tokens >= limit for step in begun)):
-        yield f"{cut} of {len(begun)} replies were cut at policy.max_tokens = {limit}"
+    if limit and (cut := sum(step.usage.calls == 1 and step.usage.completion_tokens >= limit for step in begun)):
+        yield f"{cut} of {len(begun)} replies took all of policy.max_tokens = {limit}, so they may be cut"

@@ -8,9 +8,10 @@ from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
-from policies.local.llama import CACHE_BYTES, PACKED_BYTES
+from policies.local.llama import CACHE_BYTES, CHUNK_TOKENS, PACKED_BYTES
 from policies.local.local_policy import GPU_BATCH, MAX_BATCH
 from policies.local.products import onednn_is_faster
+from policies.local.transformers_engine import AT_ONCE
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import StepMemory, step_memory
 from policies.rl.trained_model import held_in, packed_to
@@ -89,7 +90,8 @@ def planned(
     kept *= 2 if gpu and not found.plain_llama else 1  # a copy of fixed size beside what the prompts left
     packs = own and found.plain_llama and not gpu and onednn_is_faster() and found.merged <= PACKED_BYTES
     held += found.merged if packs else 0
-    held += RESERVED["gpu" if gpu else "cpu"] + widened * found.prompts
+    together = min(rows * tokens, CHUNK_TOKENS if own and found.plain_llama else AT_ONCE)
+    held += RESERVED["gpu" if gpu else "cpu"] + widened * found.prompts * together // AT_ONCE
     rollouts = 0 if served else held + rows * tokens * kept
     made = MemoryPlan(
         model=str(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ def told_by(config: Config, name: str) -> list[dict[str, float]]:
 
 def written(config: Config) -> tuple[tuple[str, int], ...]:
     """Return each training that has told figures, with the time of its last write in nanoseconds."""
-    found = [folder / ledger.METRICS for folder in sorted(ledger.folders(config.workspace))]
-    return tuple((path.parent.name, path.stat().st_mtime_ns) for path in found if path.exists())
+    found: list[tuple[str, int]] = []
+    for folder in sorted(ledger.folders(config.workspace)):
+        with suppress(FileNotFoundError):  # it has told none, or was removed just now
+            found.append((folder.name, (folder / ledger.METRICS).stat().st_mtime_ns))
+    return tuple(found)
 
 
 def _standing(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from math import nan
+from math import isnan, nan
 
 from memory.records import Frozen
 from policies.encoding import ChatEncoder
@@ -73,10 +73,14 @@ class CanaryReport(Frozen):
                 f"the served log-probabilities are {self.to_reference:.3g} off the reference, expected at most "
                 f"{self.tolerance:.3g}: the server computes something else"
             )
-        if not ARRIVED[0] <= self.arrived <= ARRIVED[1]:
+        if isnan(self.arrived):
+            found.append(
+                f"no token shows a change above {TOLERANCE:g}: the adapter changes nothing, or no number is told"
+            )
+        elif not ARRIVED[0] <= self.arrived <= ARRIVED[1]:
             found.append(
                 f"of what the adapter changes {self.arrived:.0%} is served (the base is {self.to_base:.3g} off), "
-                "expected about 100%: it is ignored, changes nothing, or is scaled otherwise"
+                "expected about 100%: it is ignored, or scaled otherwise"
             )
         return tuple(found)
 

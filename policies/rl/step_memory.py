@@ -57,7 +57,7 @@ class StepMemory(Frozen):
     token: int
     """Numbers in the keys and values of one token."""
     prompts: int
-    """What reading `AT_ONCE` tokens of prompts makes, keys and values included."""
+    """Bytes that reading `AT_ONCE` tokens of prompts makes, keys and values included."""
 
     @property
     def gradients(self) -> int:
@@ -140,6 +140,7 @@ def _forward_and_backward(made: Any, tokens: int, temperature: float, computed: 
 
 def _read(made: Any, counted: _Counted) -> int:
     """Return the bytes at the peak of reading `AT_ONCE` tokens of prompts, above what there was."""
+    made.eval()  # under training it keeps no keys and values where states are computed again
     before = counted.peak = counted.now
     with torch.no_grad(), _one_row():
         made(input_ids=torch.zeros(1, AT_ONCE, dtype=torch.long), use_cache=True, logits_to_keep=1)

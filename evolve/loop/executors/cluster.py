@@ -34,7 +34,8 @@ RETRIES = 3
 BEAT_SECONDS = 10
 SILENT_BEATS = (START_SECONDS + LATE_SECONDS) // BEAT_SECONDS
 """How often it is looked whether a worker answers, and how many times in a row it may not: it has as long as one that
-starts. Looks are counted and not seconds, since this process may be stopped meanwhile."""
+starts, and five seconds for each of its jobs, which may all be due before it. Looks are counted and not seconds, since
+this process may be stopped meanwhile."""
 _STORE_BYTES = 100 * 1024 * 1024
 """Shared memory of a cluster that is started here: a trajectory is some kilobytes."""
 _RECORDS = ("core", "recalled", "skills", "exemplars")
@@ -147,7 +148,8 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
         )
     if len(room) < len(started):
         log.warning("the Ray cluster has room for %d of %d workers", len(room), len(started))
-    watching = [asyncio.ensure_future(_watched(answers[answer])) for answer in room]
+    patience = SILENT_BEATS + at_once // 2
+    watching = [asyncio.ensure_future(_watched(answers[answer], patience)) for answer in room]
     try:
         try:
             ready = [await answer for answer in room]
@@ -162,25 +164,28 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
     finally:
         for each in watching:
             each.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
         for answer in room:
             ray.kill(answers[answer])
 
 
-async def _watched(worker: Any) -> None:
-    """Kill a worker whenever it hangs: Ray begins it anew and does its jobs again. Never returns.
+async def _watched(worker: Any, patience: int) -> None:
+    """Kill a worker whenever it did not answer for so many looks: Ray begins it anew and does its jobs again.
+
+    Never returns.
 
     Its event loop answers, so a worker that waits for a model does not hang, and one whose environment blocks it does.
     """
     while True:
         answer = worker.ready.remote()
-        for _ in range(SILENT_BEATS):
+        for _ in range(patience):
             await asyncio.sleep(BEAT_SECONDS)
             if ray.wait([answer], timeout=0)[0]:
                 break
         else:
             log.warning(
-                "a worker has not answered for %d s: it was stopped, or an environment blocks its event loop; it is "
-                "killed, and its episodes are done again",
-                SILENT_BEATS * BEAT_SECONDS,
+                "a worker has not answered for %d s: it was stopped, an environment blocks its event loop, or the "
+                "cluster has no place for it; it is killed, and its episodes are done again",
+                patience * BEAT_SECONDS,
             )
             ray.kill(worker, no_restart=False)

@@ -129,7 +129,7 @@ def test_empty_replies_are_told_and_lose_nothing(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     told = " ".join(said.stdout.split())
     assert "warning: 32 of 32 replies were empty: raise policy.max_tokens where the model thinks" in told
-    assert "32 of 32 replies were cut at policy.max_tokens = 64" in told
+    assert "32 of 32 replies took all of policy.max_tokens = 64, so they may be cut" in told
     with serving(ModelServer()) as moved:
         settings(folder, tasks=2, policy=moved.settings)
         after = invoke(folder, "run")

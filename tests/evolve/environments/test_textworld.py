@@ -59,7 +59,9 @@ async def test_the_packaged_checks_pass(world: TextWorld) -> None:
         lambda: TextWorld(world.config), lambda made: {split: tuple(made.tasks(split)) for split in SPLITS}, sample=1
     )
     assert [each for each in found if each.result == "failed"] == []
-    assert {"gold earns 1.0", "doing nothing earns less", "mistakes are observations"} <= {each.check for each in found if each.result == "passed"}
+    assert {"gold earns 1.0", "doing nothing earns less", "mistakes are observations"} <= {
+        each.check for each in found if each.result == "passed"
+    }
 
 
 @needs_textworld

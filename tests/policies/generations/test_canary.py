@@ -102,13 +102,13 @@ async def test_a_server_in_bfloat16_passes_with_an_adapter_that_changes_less_tha
 @pytest.mark.parametrize("served", [0.0, 0.06], ids=["ignored", "twice"])
 async def test_a_server_in_bfloat16_fails_that_ignores_such_an_adapter_or_applies_it_twice(served: float) -> None:
     (failure,) = (await canary(Engine(served, rounding=0.05), Engine(0.03), "policy-v1", PROMPTS)).failures
-    assert "expected about 100%: it is ignored, changes nothing, or is scaled otherwise" in failure
+    assert "expected about 100%: it is ignored, or scaled otherwise" in failure
 
 
 async def test_an_adapter_that_changes_nothing_fails() -> None:
     found = await canary(Engine(0.0, rounding=0.05), Engine(0.0), "policy-v1", PROMPTS)
     assert math.isnan(found.arrived)
-    assert len(found.failures) == 1
+    assert ["changes nothing" in each for each in found.failures] == [True]
 
 
 async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(

@@ -3,10 +3,10 @@
 Online runs of twelve office tasks under the default gates (the scripted worker, rules) lie on PostgreSQL; their
 episodes, those of trials too, are done by the workers of a Ray cluster of two nodes. In turns a worker, a node, the
 run's own process, a session of the server and the server itself are killed, or a worker is stopped and never goes on
-(one that is silent for 15 s counts as hanging here; for 300 s elsewhere), or the network to the server is silent for
-five seconds, or breaks all connections and takes none for as long, at moments that are drawn. A run that ended is
-resumed by the command, until it is done. A node that was killed is replaced; the head node is not killed, since Ray
-alone cannot do without it.
+(one that is silent for 16 s counts as hanging here; for 300 s and more elsewhere), or the network to the server is
+silent for five seconds, or breaks all connections and takes none for as long, at moments that are drawn. A run that
+ended is resumed by the command, until it is done. A node that was killed is replaced; the head node is not killed,
+since Ray alone cannot do without it.
 Controls: a run without a fault, to which all others must come; the calls that a start anew would have made again.
 
     python -m benchmarks.claims.scale_2_faults [--quick]        --quick: eight faults, one of each kind

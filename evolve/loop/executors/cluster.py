@@ -34,8 +34,8 @@ RETRIES = 3
 BEAT_SECONDS = 10
 SILENT_BEATS = (START_SECONDS + LATE_SECONDS) // BEAT_SECONDS
 """How often it is looked whether a worker answers, and how many times in a row it may not: it has as long as one that
-starts, and five seconds for each of its jobs, which may all be due before it. Looks are counted and not seconds, since
-this process may be stopped meanwhile."""
+starts, and five seconds for each of its jobs, 64 of them at most, which may all be due before it. Looks are counted and
+not seconds, since this process may be stopped meanwhile."""
 _STORE_BYTES = 100 * 1024 * 1024
 """Shared memory of a cluster that is started here: a trajectory is some kilobytes."""
 _RECORDS = ("core", "recalled", "skills", "exemplars")
@@ -148,7 +148,7 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
         )
     if len(room) < len(started):
         log.warning("the Ray cluster has room for %d of %d workers", len(room), len(started))
-    patience = SILENT_BEATS + at_once // 2
+    patience = SILENT_BEATS + min(at_once, 64) // 2
     watching = [asyncio.ensure_future(_watched(answers[answer], patience)) for answer in room]
     try:
         try:

@@ -149,8 +149,8 @@ async def test_e2_a_worker_that_hangs_changes_nothing(
         while not store.events(type="reply", limit=1):
             await asyncio.sleep(0.01)
     os.kill(workers()[0], signal.SIGSTOP)
-    await asyncio.wait_for(running, 120)
-    assert "a worker has not answered for 15 s" in caplog.text
+    await asyncio.wait_for(running, 600)
+    assert "a worker has not answered for 16 s" in caplog.text
     assert came_to(folder) == here
 
 

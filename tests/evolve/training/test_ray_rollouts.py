@@ -156,7 +156,7 @@ async def test_r2_a_worker_that_dies_or_hangs_is_an_episode_done_again_with_the_
     for pid in workers(name="Worlds"):
         os.kill(pid, fault)
     policy.may.set()
-    episode = await asyncio.wait_for(doing, 120)
+    episode = await asyncio.wait_for(doing, 600)
     assert [step.action for step in episode.steps] == ["1", "2", "3"]
     assert policy.asked == 3
 

@@ -15,6 +15,7 @@ from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import SkillList, knowledge, opening_messages
 from evolve.episode.world_texts import WorldTexts
+from evolve.loop.rollout_settings import saves_skills, works_with_skills
 from evolve.seeds import seed_for
 from memory.records import Trajectory
 from playbooks.render import neutral
@@ -30,8 +31,8 @@ CANNOT_SEARCH = (NO_MEMORY, GOLD)
 def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTexts) -> list[Message]:
     """Return the conversation before the first action, with the configuration of the episode's run."""
     rules = knowledge(shown.core, shown.recalled, words.profile)
-    able = config.skills.enabled and config.playbook.enabled and trajectory.arm != NO_MEMORY
-    listed = SkillList(neutral(catalogue(shown.skills, words.profile)), config.run.mode != "frozen")
+    able = works_with_skills(config) and trajectory.arm != NO_MEMORY
+    listed = SkillList(neutral(catalogue(shown.skills, words.profile)), saves_skills(config))
     skills = listed if able else None
     task = trajectory.task.opened(trajectory.opening)
     world = words.text + ("" if trajectory.arm in CANNOT_SEARCH else words.searching)

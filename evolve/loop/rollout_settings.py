@@ -27,6 +27,16 @@ def plain_rollouts(config: Config, environment: Environment, profile: Profile) -
     )
 
 
+def works_with_skills(config: Config) -> bool:
+    """Tell whether an agent is shown skills; an episode without memory never is."""
+    return config.skills.enabled and config.playbook.enabled
+
+
+def saves_skills(config: Config) -> bool:
+    """Tell whether what an agent defines may be kept."""
+    return config.run.mode != "frozen"
+
+
 def rollout_config(config: Config, environment: Environment, policies: Policies) -> RolloutConfig:
     """Return it for the acting policy of `policies`, advised by their teacher where the configuration wants one."""
     profile = policies.acting.profile
@@ -34,8 +44,8 @@ def rollout_config(config: Config, environment: Environment, policies: Policies)
     return replace(
         plain,
         world=plain.world + teacher.invitation(config, profile),
-        skills=config.skills.enabled and config.playbook.enabled,
-        saves=config.run.mode != "frozen",
+        skills=works_with_skills(config),
+        saves=saves_skills(config),
         described=described(options_of(config).allow, environment),
         teacher=teacher.make_teacher(config, policies, plain.world),
     )

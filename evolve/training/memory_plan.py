@@ -85,8 +85,9 @@ def planned(
     update = sum(each.bytes for each in parts)
     held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
     rows = min(GPU_BATCH if gpu else MAX_BATCH, config.train.chains * config.train.rollouts)
-    widened = 2 if own and held_in(settings, gpu=gpu) == "bfloat16" else 1
-    kept = found.token * (4 if own or held_in(settings, gpu=gpu) == "float32" else 2)
+    half = held_in(settings, gpu=gpu) == "bfloat16"
+    widened = 2 if own and half else 1
+    kept = found.token * (2 if half and not own else 4)
     kept *= 2 if gpu and not found.plain_llama else 1  # a copy of fixed size beside what the prompts left
     packs = own and found.plain_llama and not gpu and onednn_is_faster() and found.merged <= PACKED_BYTES
     held += found.merged if packs else 0

@@ -122,7 +122,9 @@ class Split:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits of hidden states."""
-        found = self.head(hidden) * self.scale
+        found = self.head(hidden)
+        if self.scale != 1:
+            found = found * self.scale
         return found if self.cap is None else self.cap * torch.tanh(found / self.cap)
 
     def opinions(

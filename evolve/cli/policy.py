@@ -135,7 +135,7 @@ def gate(
     version: Version,
     gguf: Annotated[
         Path | None,
-        typer.Option("--gguf", help="The base in GGUF: both sides act on llama.cpp, as they are served. None: here."),
+        typer.Option("--gguf", help="The base in GGUF: both sides act on llama.cpp, as they are served."),
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each.")] = None,
     allow_missing: AllowMissing = False,
@@ -144,9 +144,11 @@ def gate(
     """Measure a generation beside the live one on held-out tasks, here with the playbook and without it, and in every
     other world that this workspace worked in.
 
+    Both act on the servers of policy `served`, with `--gguf` on llama.cpp, else in this process.
+
     Accepted, it may be promoted; refused, the exit code is 1.
     """
-    from evolve.training.promotion_gate import in_process, judged, on_llama
+    from evolve.training.promotion_gate import judged, on_llama
     from evolve.workspace.policy_versions import opened
     from policies.llama_server import LlamaOptions
 
@@ -154,7 +156,7 @@ def gate(
     with opened(config) as registry:
         name = registry.get(version).version
     options = LlamaOptions(slots=config.run.concurrency, threads=threads)
-    side = on_llama(gguf, options) if gguf else in_process
+    side = on_llama(gguf, options) if gguf else None
     trial = judged(config, name, side, allow_missing=allow_missing)
     if as_json:
         show(trial.model_dump(mode="json"), as_json, "")

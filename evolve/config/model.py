@@ -112,8 +112,9 @@ class ModelSection(ServerSettings, Section):
     model: str = ""
     """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
     adapter: str | None = None
-    """Of `local`, `pocket` and `openai` with weights: a generation of this workspace (`evolve policy list`; `policy-v0`
-    is the base) in place of the live one, or the directory of an adapter. A training takes the live one alone."""
+    """Of `local`, `pocket`, `served` and `openai` with weights: a generation of this workspace (`evolve policy list`;
+    `policy-v0` is the base) in place of the live one, or, but for `served`, the directory of an adapter. A training
+    takes the live one alone."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
     price: Price | None = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from evolve.config.model import ModelSection, PolicySection
 from evolve.errors import ConfigError
+from memory.errors import NotFound
+from policies.errors import PolicyError
 from policies.generations.adapters import MAX_RANK
 from policies.generations.base_model import base_of
 from policies.generations.engine import AdapterEngine
@@ -17,7 +20,7 @@ from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE, Registry
 from policies.generations.server_check import CanaryReport, probes
 from policies.generations.storage import version_name
-from policies.generations.swap import Inspection, checked
+from policies.generations.swap import Inspection, checked, kept
 from policies.protocols import Policy, Profile
 
 if TYPE_CHECKING:
@@ -150,7 +153,8 @@ def acting_with(section: ModelSection, generation: Generation) -> LocalPolicy:
 
 
 def served(section: ModelSection, workspace: Path | None) -> Policy:
-    """Return the live generation on the vLLM server at `base_url` (`evolve policy serve` starts one)."""
+    """Return the live generation, or the one that `policy.adapter` names, on the vLLM server at `base_url`
+    (`evolve policy serve` starts one). Raises `NotFound` for a name that is none of the workspace's."""
     from policies.generations.router import RoutedPolicy
     from policies.local.loading import load_encoder
 
@@ -158,7 +162,13 @@ def served(section: ModelSection, workspace: Path | None) -> Policy:
         raise ConfigError("policy 'served' needs a workspace: its registry says which generation is live")
     encoder = load_encoder(str(model_directory(section)))
     registry = open_registry(section, workspace)
-    return RoutedPolicy(registry, vllm_engine(section), encoder, name="served", profile=profile_of(section))
+    try:
+        named = registry.get(section.adapter).version if section.adapter else None
+    except NotFound:
+        registry.close()
+        raise
+    engine, profile = vllm_engine(section), profile_of(section)
+    return RoutedPolicy(registry, engine, encoder, name="served", profile=profile, named=named)
 
 
 def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
@@ -168,6 +178,18 @@ def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
     key = os.environ.get(section.api_key_env) if section.api_key_env else None
     asked = urls or section.urls
     return VllmEngine(asked, version_name(0), api_key=key, slots=section.slots, timeout_s=section.timeout_s)
+
+
+async def unload_unneeded(section: ModelSection, workspace: Path, version: str) -> None:
+    """Take a version off the servers of policy `served`, where it is loaded, and neither live nor what a rollback goes
+    to. One that cannot be reached is left as it is."""
+    engine = vllm_engine(section)
+    try:
+        with open_registry(section, workspace, read_only=True) as registry, suppress(PolicyError):
+            if version not in kept(registry) and version in await engine.loaded():
+                await engine.unload(version)
+    finally:
+        await engine.aclose()
 
 
 @dataclass(frozen=True)
@@ -200,7 +222,7 @@ async def inspected(
     server = server or Server()
     directory = model_directory(section)
     urls = server.urls or (section.urls if section.name == "served" else ())
-    reference = LocalEngine(directory)
+    reference = LocalEngine(directory, device="cpu" if urls else None)  # a server has the GPU
     keyed = section if section.name == "served" else section.model_copy(update={"api_key_env": None})
     engine = vllm_engine(keyed, urls) if urls else LocalEngine(directory, merged=True)
     asked = probes(load_encoder(str(directory)), texts)

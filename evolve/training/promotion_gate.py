@@ -34,6 +34,7 @@ from memory.errors import BadInput
 from memory.records import Frozen
 from playbooks.kinds.exemplar import shown_text
 from policies.generations.generation_records import Generation
+from policies.generations.swap import checked
 from policies.llama_server import LlamaOptions
 
 LEVEL = 0.05
@@ -109,6 +110,21 @@ def in_process(config: Config, generation: Generation) -> Generator[Acting]:
         asyncio.run(policy.aclose())
 
 
+@contextmanager
+def on_servers(config: Config, generation: Generation) -> Generator[Acting]:
+    """Let a generation act on the vLLM servers of policy `served`, as it is served later, and take it off them again.
+
+    So this process loads no weights, which would stand beside the server's own.
+    """
+    section = config.policy.model_copy(update={"adapter": generation.version})
+    if generation.adapter is not None:
+        checked(generation, generations.ANY_RANK)
+    try:
+        yield config.model_copy(update={"policy": section}), Parts()
+    finally:
+        asyncio.run(generations.unload_unneeded(config.policy, config.workspace, generation.version))
+
+
 def on_llama(base: Path, options: LlamaOptions) -> Side:
     """Return how a generation acts on llama.cpp: as it is served later, quantised as the GGUF file `base` is."""
 
@@ -124,13 +140,14 @@ Marks = dict[tuple[str, str], Passed]
 """What is measured (an arm, or an older world) and a version -> how its tasks ended."""
 
 
-def judged(config: Config, version: str, side: Side = in_process, *, allow_missing: bool = False) -> GenerationTrial:
+def judged(config: Config, version: str, side: Side | None = None, *, allow_missing: bool = False) -> GenerationTrial:
     """Measure a generation and record it in the registry.
 
-    Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`. Raises `NotFound` for
-    an unknown one, `BadInput` where an older world cannot be opened and `allow_missing` is not given, and as
-    `session.run`.
+    Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`; None: on its servers
+    where the policy is `served`, else in this process. Raises `NotFound` for an unknown one, `BadInput` where an older
+    world cannot be opened and `allow_missing` is not given, and as `session.run`.
     """
+    side = side or (on_servers if config.policy.name == "served" else in_process)
     older = _older(config, allow_missing)
     there = [each for each in older if not each.missing]
     with generations.open_registry(config.policy, config.workspace) as registry:
@@ -272,10 +289,14 @@ def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
     frozen = config.model_copy(update={"run": section, "playbook": playbook, "gate": gate})
     (report, *_) = run(frozen, parts=parts).evaluations
     policy = parts.policy or make_policy(config.policy, config.workspace)
-    with open_store(config, policy.count_tokens, read_only=True) as store:
-        shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]
-    texts = [knowledge(each.core, each.recalled, policy.profile) + shown_text(each.exemplars) for each in shown]
-    return report.passed, mean(map(policy.count_tokens, texts))
+    try:
+        with open_store(config, policy.count_tokens, read_only=True) as store:
+            shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]
+        texts = [knowledge(each.core, each.recalled, policy.profile) + shown_text(each.exemplars) for each in shown]
+        return report.passed, mean(map(policy.count_tokens, texts))
+    finally:
+        if parts.policy is None:
+            asyncio.run(policy.aclose())
 
 
 def _pair(base: Passed, candidate: Passed) -> Paired:

@@ -24,19 +24,21 @@ T = TypeVar("T")
 
 
 class LocalEngine:
-    """A model's directory in this process. `threads`: CPU threads to compute with.
+    """A model's directory in this process, on a device (None: a GPU where there is one). `threads`: CPU threads.
 
     With `merged` every version is a copy of the weights with its adapter merged into it, as `LocalPolicy` acts with it.
     """
 
-    def __init__(self, model: Path, threads: int | None = None, *, merged: bool = False) -> None:
+    def __init__(
+        self, model: Path, threads: int | None = None, *, merged: bool = False, device: str | None = None
+    ) -> None:
         """Load the base. Raises `PolicyUnavailable` or `PolicyRefused` where a package or the model is missing."""
         from policies.local.adapted import AdaptedModel, MergedModel
         from policies.local.batcher import set_threads
         from policies.local.loading import load_encoder
 
         self._encoder = load_encoder(str(model))
-        self._model: AdaptedModel | None = (MergedModel if merged else AdaptedModel)(str(model))
+        self._model: AdaptedModel | None = (MergedModel if merged else AdaptedModel)(str(model), device)
         self._paths: dict[str, Path] = {}
         self._worker = ThreadPoolExecutor(1, "local-engine", set_threads, (threads,))
 

@@ -1,4 +1,4 @@
-"""The live generation as a policy: every request is answered by one version from its beginning to its end.
+"""The live generation, or one that is named, as a policy: one version answers a request from its beginning to its end.
 
 Promotion and rollback move an alias in the registry, and only new requests see that. A version that is no longer live
 stays loaded while it answers, and as long as a rollback would go to it.
@@ -26,10 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class RoutedPolicy(TokenPolicy):
-    """Asks the generation that is live when a request begins. It closes the engine and the registry.
+    """Asks the generation that is live when a request begins, or always the one that is `named`. It closes the engine
+    and the registry.
 
     Other processes may move the alias, or unload a version that this one still asks for: such a request is made once
-    more, of what is live then. A server that was started anew gets the live version loaded when it is first asked for.
+    more, of what is live then. A server that was started anew gets the version loaded when it is first asked for.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class RoutedPolicy(TokenPolicy):
         *,
         name: str = "served",
         profile: Profile = "full",
+        named: str | None = None,
     ) -> None:
         super().__init__(engine, encoder, name=name, profile=profile)
         self.registry = registry
+        self._named = named
         self.in_flight: Counter[str] = Counter()
         """Requests that each version is answering."""
         self._moving = asyncio.Lock()
@@ -50,18 +53,18 @@ class RoutedPolicy(TokenPolicy):
     @property
     def version(self) -> str:
         """The generation that a request made now would be answered by."""
-        return self.registry.live().version
+        return self._answering().version
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
-        """Return one completion of the live generation, named in `policy_version`. Raises as `TokenPolicy`."""
+        """Return one completion of that generation, told in `policy_version`. Raises as `TokenPolicy`."""
         try:
-            return await self._asked(self.registry.live(), messages, params)
+            return await self._asked(self._answering(), messages, params)
         except UnknownGeneration:
-            live = self.registry.live()
-            if live.adapter is not None:
+            wanted = self._answering()
+            if wanted.adapter is not None:
                 async with self._moving:  # one of the requests that find it gone loads it
-                    await self.engine.load(live.version, live.adapter)
-            return await self._asked(live, messages, params)
+                    await self.engine.load(wanted.version, wanted.adapter)
+            return await self._asked(wanted, messages, params)
 
     async def swap(self, version: str, inspection: Inspection) -> CanaryReport:
         """Check, load, canary, promote; then unload what nobody needs. Raises as `policies.generations.swap.swap`."""
@@ -85,7 +88,7 @@ class RoutedPolicy(TokenPolicy):
             try:
                 loaded = await self.engine.loaded()
                 retired = {g.version for g in self.registry.generations() if g.state == "retired"}
-                idle = sorted((loaded & retired) - kept(self.registry) - set(+self.in_flight))
+                idle = sorted((loaded & retired) - self._kept() - set(+self.in_flight))
                 for version in idle:
                     await self.engine.unload(version)
             except PolicyError as error:
@@ -98,6 +101,13 @@ class RoutedPolicy(TokenPolicy):
         await super().aclose()
         self.registry.close()
 
+    def _answering(self) -> Generation:
+        return self.registry.live() if self._named is None else self.registry.get(self._named)
+
+    def _kept(self) -> frozenset[str]:
+        """Return the versions that stay loaded though they answer nothing now."""
+        return kept(self.registry) | ({self._named} if self._named else set())
+
     async def _asked(self, generation: Generation, messages: Sequence[Message], params: SamplingParams) -> Reply:
         version = generation.version
         self.in_flight[version] += 1
@@ -105,5 +115,5 @@ class RoutedPolicy(TokenPolicy):
             return await self.answer(messages, params, None if generation.adapter is None else version, version)
         finally:
             self.in_flight[version] -= 1
-            if not self.in_flight[version] and not self._moving.locked() and version not in kept(self.registry):
+            if not self.in_flight[version] and not self._moving.locked() and version not in self._kept():
                 await self.sweep()

@@ -21,11 +21,14 @@ from policies.local.transformers_engine import TransformersEngine
 class AdaptedModel:
     """The base in fp32; adapters are added in the forward pass, not merged. Use it from one thread at a time."""
 
-    def __init__(self, path: str) -> None:
-        """Load the base. Raises `PolicyRefused` where it or the package peft is missing."""
+    def __init__(self, path: str, device: str | None = None) -> None:
+        """Load the base on a device (None: a GPU where there is one).
+
+        Raises `PolicyRefused` where it or the package peft is missing.
+        """
         self._peft = peft_package()
-        self._model: Any = load_model(path, None)
-        self._path = path
+        self._model: Any = load_model(path, None, device=device)
+        self._path, self._device = path, device
         self._adapters: set[str] = set()
         self._loaded: dict[str, Any] = {}
         """Models of their own."""
@@ -39,7 +42,7 @@ class AdaptedModel:
     def load(self, name: str, path: str) -> None:
         """Add an adapter. Raises `ValueError` or `OSError` where it does not fit; then it is not there."""
         if is_whole(Path(path)):
-            self._loaded[name] = load_model(self._path, path)
+            self._loaded[name] = load_model(self._path, path, device=self._device)
             return
         if not self._adapters:
             config = self._peft.PeftConfig.from_pretrained(path)
@@ -102,4 +105,4 @@ class MergedModel(AdaptedModel):
 
     def load(self, name: str, path: str) -> None:
         """Add a merged copy. Raises `PolicyRefused` where the adapter does not fit."""
-        self._loaded[name] = load_model(self._path, path)
+        self._loaded[name] = load_model(self._path, path, device=self._device)

@@ -19,6 +19,8 @@ from policies.rl.rows import TrainRow
 FULL = "full_attention"
 NOT_FULL = ("sliding_window", "attention_chunk_size", "layers_block_type", "state_size", "attention_window", "alibi")
 """Settings of models that do not attend to all tokens before, or do not attend."""
+SMALL = 4096
+"""Tokens up to which rows are packed whatever they share: a processor is kept busy, and the mask is no burden yet."""
 Ints = npt.NDArray[np.int64]
 
 
@@ -72,13 +74,18 @@ def packable(model: Any) -> bool:
 
 
 def packs(rows: Sequence[TrainRow], most: int) -> tuple[Pack, ...]:
-    """Return packs of at most `most` tokens that hold each row once; a row that is longer has a pack of its own."""
+    """Return packs of at most `most` tokens that hold each row once; a row that is longer has a pack of its own.
+
+    Beyond `SMALL` tokens a row joins only a pack whose last row it shares half of its tokens with. With a mask every
+    token is compared with every other, and no kernel for causal attention is used; that costs more than less saves.
+    """
     whole = [(*row.prompt_ids, *row.completion_ids) for row in rows]
     groups: list[list[int]] = []
     size = 0
     for at in sorted(range(len(rows)), key=lambda n: whole[n]):
-        new = len(whole[at]) - (common(whole[groups[-1][-1]], whole[at]) if groups else 0)
-        if not groups or size + new > most:
+        shared = common(whole[groups[-1][-1]], whole[at]) if groups else 0
+        new = len(whole[at]) - shared
+        if not groups or size + new > (most if 2 * shared >= len(whole[at]) else min(most, SMALL)):
             groups.append([])
             size, new = 0, len(whole[at])
         groups[-1].append(at)

@@ -309,6 +309,28 @@ def test_promotion_on_servers_and_a_served_run(trained: Path, model: Path) -> No
         assert set(one.adapters) == {"policy-v1"}
 
 
+def test_the_gate_measures_on_the_servers_and_takes_the_candidate_off_again(trained: Path, model: Path) -> None:
+    file = trained / "evolve.toml"
+    with served(model) as one, served(model) as other:
+        place = f'name = "served"\nbase_url = "{one.url}"\nreplicas = ["{other.url}"]'
+        file.write_text(file.read_text().replace('name = "local"', place))
+        said = evolve_json(trained, "policy", "gate", "1", code=1)
+        assert (said["live"], said["candidate"]) == ("policy-v0", "policy-v1")
+        asked = [body["model"] for body in one.requests + other.requests]
+        assert set(asked) == {"policy-v0", "policy-v1"}
+        assert not one.adapters
+        assert not other.adapters
+        promoted = evolve_json(trained, "policy", "promote", "1", "--unmeasured")
+        assert promoted["live"] == "policy-v1"
+        evolve_json(trained, "policy", "gate", "2", code=1)
+        assert set(one.adapters) == {"policy-v1"}, "what is live stays"
+        file.write_text(file.read_text().replace('name = "served"', 'name = "served"\nadapter = "policy-v2"'))
+        evolve(trained, "run")
+        assert one.requests[-1]["model"] == "policy-v2"
+        file.write_text(file.read_text().replace("policy-v2", "policy-v7"))
+        assert "no generation 'policy-v7'; there are policy-v0, policy-v1" in complaint(trained, "run", code=1)
+
+
 def test_a_served_policy_inspects_with_its_key_which_no_other_policy_sends(
     trained: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,25 @@ async def test_a_swap_moves_new_requests_and_a_rollback_moves_them_back(
     assert (loads, len(server.adapters)) == (1, 0), "what was rolled back is not kept on the server"
 
 
+async def test_a_generation_that_is_named_answers_whatever_is_live(
+    routed: RoutedPolicy, inspection: Inspection, publish: Publish, server: VllmLike, registry: Registry, encoder
+) -> None:
+    first, second = publish(1), publish(2)
+    named = RoutedPolicy(registry, VllmEngine([server.url], MODEL), encoder, named=first)
+    before = await named.generate(ASKED, SHORT)
+    await routed.swap(first, inspection)
+    await routed.swap(second, inspection)
+    await routed.rollback()
+    await routed.rollback()
+    assert routed.version == "policy-v0"
+    after = await named.generate(ASKED, SHORT)
+    assert (before.policy_version, after.policy_version, named.version) == (first, first, first)
+    assert before.token_ids == after.token_ids != (await routed.generate(ASKED, SHORT)).token_ids
+    await named.sweep()
+    assert first in server.adapters, "what it answers with stays loaded though it is retired"
+    await named.engine.aclose()
+
+
 async def test_what_a_reply_says_is_what_its_version_computes(
     routed: RoutedPolicy, inspection: Inspection, publish: Publish
 ) -> None:

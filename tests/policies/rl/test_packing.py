@@ -14,7 +14,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import packable, packs
 from policies.rl.trainer import Trainer
-from tests.policies.rl.test_trainer import ADVANTAGES, ROWS
+from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, row
 
 SIZES: dict[str, Any] = {
     "vocab_size": 40,
@@ -34,6 +34,27 @@ CONFIGS = {
     "qwen2 with a window": (Qwen2Config(**SIZES, **WINDOW, use_sliding_window=True, max_window_layers=1), False),
     "gemma2": (Gemma2Config(**SIZES, **WINDOW, head_dim=16), False),
 }
+
+
+@pytest.mark.parametrize(
+    ("length", "shared", "sizes"),
+    [
+        (1000, 0, [4000, 1000]),
+        (3000, 100, [3000] * 5),
+        (3000, 1499, [3000] * 5),
+        (3000, 1500, [7500, 3000]),
+        (9000, 8999, [9000] * 5),
+    ],
+    ids=["short rows", "long rows", "that share less than half", "or half of their tokens", "longer than a pack"],
+)
+def test_long_rows_have_a_mask_only_where_they_share_half_of_their_tokens(
+    length: int, shared: int, sizes: list[int]
+) -> None:
+    begun = tuple(range(shared))
+    rows = [row([7], prompt=(*begun, *[10**6 + at] * (length - shared - 1))) for at in range(5)]
+    made = packs(rows, 8192)
+    assert [pack.size for pack in made] == sizes
+    assert sorted(at for pack in made for at in pack.rows) == list(range(5))
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -73,7 +73,10 @@ def check(model: Path, options: LlamaOptions) -> None:
             "expected an instruct model"
         )
     if found.context and options.context > found.context:
-        raise BadInput(f"{str(model)!r} was trained for {found.context} tokens of context, got {options.context}")
+        raise BadInput(
+            f"{str(model)!r} was trained for {found.context} tokens of context, got {options.context}; give --ctx "
+            f"{found.context}, or less"
+        )
     if options.adapter is not None:
         from policies.generations.gguf_adapter import check_fits
 

@@ -124,7 +124,8 @@ def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Seq
 def one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
     """Measure one arm, or read what was measured. Raises `PeerFailed` for one that is not begun here, or broke down."""
     if arm in TOO_LONG and not ring.cell(arm).exists():
-        raise PeerFailed(TOO_LONG[arm])
+        lacking = next((install.missing(each) for each in install.PEERS if each.name == arm and each.checkout), "")
+        raise PeerFailed(f"{arm}: {lacking}" if lacking else TOO_LONG[arm])
     return put_through(ring, arm, world)
 
 

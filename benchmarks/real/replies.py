@@ -43,7 +43,8 @@ from policies.wrapped import WrappedPolicy
 FILE = Path(__file__).parents[1] / "data" / "real_replies.jsonl.gz"
 HOME = Path(ROOT) / "build" / "real" / "replies"
 MODELS = {"qwen": "qwen2.5-coder-0.5b-instruct", "smollm2": "smollm2-135m-instruct"}
-REPLIES, TASKS = 500, 120
+REPLIES, TASKS, APART = 500, 120, 24
+"""Replies, train questions of a life at most, and how many questions further each life begins than the one before."""
 
 
 class Entry(Frozen):
@@ -134,23 +135,27 @@ def record(cells: Sequence[Cell], url: str, calls: int) -> None:
 
 
 async def _recorded(cells: Sequence[Cell], url: str, calls: int) -> None:
-    async def one(cell: Cell, life: str) -> None:
+    async def one(cell: Cell, life: str, skip: int) -> None:
         root = HOME / cell.name / life
         root.mkdir(parents=True, exist_ok=True)
-        await _lived(_config(cell, life, root, calls), cell, url, root.with_suffix(".jsonl"))
+        await _lived(_config(cell, life, calls, skip), cell, url, root.with_suffix(".jsonl"))
         print(f"{cell.name}: {life}: {calls} calls", flush=True)
 
-    await asyncio.gather(*(one(cell, life) for cell in cells for life in LIVES))
+    lives = [(cell, life) for cell in cells for life in LIVES]
+    await asyncio.gather(*(one(*lived, APART * at) for at, lived in enumerate(lives)))
 
 
-def _config(cell: Cell, life: str, root: Path, calls: int) -> Config:
-    """Return the configuration of a life. One call at a time: none is lost in flight when the last one is spent."""
+def _config(cell: Cell, life: str, calls: int, skip: int) -> Config:
+    """Return the configuration of a life that leaves out so many questions.
+
+    One call at a time: none is lost in flight when the last one is spent.
+    """
     policy = {"name": "openai", "model": MODELS[cell.model], "profile": cell.profile, "max_tokens": MAX_TOKENS}
     keys = {} if cell.profile == "compact" and life == "graded" else LIVES[life]
     return Config.model_validate(
         {
-            "root": root,
-            "run": {"tasks": TASKS, "batch_size": 2, "concurrency": 1, **keys.get("run", {})},
+            "root": HOME / cell.name / life,
+            "run": {"tasks": TASKS, "skip": skip, "batch_size": 2, "concurrency": 1, **keys.get("run", {})},
             "policy": {**policy, **keys.get("policy", {})},
             "environment": formula(),
             "controls": {"no_memory": 0.0},

@@ -17,10 +17,11 @@ import evolve.episode.prompts
 import playbooks.prompts
 import policies.prompts
 import skills.prompts
-from evolve.episode.prompting import AGAIN
+from evolve.episode.prompting import AGAIN, NO_CODE
 from memory.records import Payload, Trajectory
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.note import Note
+from policies.structured import EMPTY, NO_OBJECT
 from policies.templates import prompt_names, prompt_source
 
 PROMPTS = (evolve.episode.prompts, playbooks.prompts, skills.prompts, policies.prompts)
@@ -45,9 +46,11 @@ _RESULT = re.compile(r"\d+\.\d{9,}")
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
 _WORD = re.compile(r"\w+")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _SENTENCE_END = re.compile(r"[.!?;]\s+|\n")
 REPEATED = 3
-"""Times from which a sentence of three words or more is a loop that the model fell into."""
+"""Times from which a sentence of three words or more is a loop that the model fell into. Words that follow each other
+again within a sentence are one from two times and a half."""
 _FUNCTION = """
 a an the this that these those it its they them their you your we our i my is are be been was were do does did done
 has have had will would can could should shall must may might to of in on at by for from with as into about and or but
@@ -107,7 +110,7 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
             return f"tells {result}, a result of task {episode.task.id!r}; say what holds for other tasks"
     if repeated := _repeated(text):
         return f"says {repeated!r} over and over; say it once"
-    if _EMPTY.issuperset(words):
+    if _EMPTY.issuperset(words) or not any(map(str.isalpha, text)):
         return "says nothing that could be false; name the function, value, unit or order that it is about"
     return ""
 
@@ -133,9 +136,22 @@ def _computed(number: str, episode: Trajectory) -> bool:
 
 
 def _repeated(text: str) -> str:
-    """Return the words of a sentence that a text says `REPEATED` times, or an empty text."""
+    """Return the words that a text says over and over, a sentence or a part of one; or an empty text."""
     counted = Counter(plain(sentence) for sentence in _SENTENCE_END.split(text))
-    return next((" ".join(said) for said, times in counted.items() if len(said) >= 3 and times >= REPEATED), "")
+    said = next((said for said, times in counted.items() if len(said) >= 3 and times >= REPEATED), ())
+    return " ".join(said or _looped(plain(text)))
+
+
+def _looped(words: Sequence[str]) -> Sequence[str]:
+    """Return three different words or more that follow each other, and then again, two times and a half in all."""
+    for size in range(3, len(words) // 2):
+        again = 0
+        for at in range(size, len(words)):
+            again = again + 1 if words[at] == words[at - size] else 0
+            loop = words[at - size + 1 : at + 1]
+            if 2 * again >= 3 * size and len(set(loop)) >= 3:
+                return loop
+    return ()
 
 
 def borrowed(words: Iterable[str], told: Iterable[str]) -> str:
@@ -151,14 +167,17 @@ def _told(episode: Trajectory) -> Iterator[str]:
 
 
 def plain(text: str) -> tuple[str, ...]:
-    """Return the words of a text, lower-cased."""
-    return tuple(word.lower() for word in _WORD.findall(text))
+    """Return the words of a text, lower-cased; numbers without commas between thousands."""
+    return tuple(word.lower() for word in _WORD.findall(_THOUSANDS.sub("", text)))
 
 
 @cache
 def _lines() -> tuple[str, ...]:
-    """Return the prompts' words line by line, each quoted value a line of its own."""
-    pieces = [AGAIN]
+    """Return the words line by line of prompts, each quoted value a line of its own, and of what a failed reply is told.
+
+    How to reply instead is left out: that can be learned.
+    """
+    pieces = [AGAIN, NO_OBJECT, EMPTY, NO_CODE.partition(";")[0]]
     for prompts in PROMPTS:
         for name in prompt_names(prompts):
             text = prompt_source(prompts, name)

@@ -162,13 +162,12 @@ def served(section: ModelSection, workspace: Path | None) -> Policy:
         raise ConfigError("policy 'served' needs a workspace: its registry says which generation is live")
     encoder = load_encoder(str(model_directory(section)))
     registry = open_registry(section, workspace)
-    try:
-        named = registry.get(section.adapter).version if section.adapter else None
-    except NotFound:
+    known = [each.version for each in registry.generations()]
+    if section.adapter not in (None, *known):
         registry.close()
-        raise
+        raise NotFound(f"got policy.adapter = {section.adapter!r}; this workspace has {', '.join(known)}")
     engine, profile = vllm_engine(section), profile_of(section)
-    return RoutedPolicy(registry, engine, encoder, name="served", profile=profile, named=named)
+    return RoutedPolicy(registry, engine, encoder, name="served", profile=profile, named=section.adapter)
 
 
 def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
@@ -181,12 +180,14 @@ def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
 
 
 async def unload_unneeded(section: ModelSection, workspace: Path, version: str) -> None:
-    """Take a version off the servers of policy `served`, where it is loaded, and neither live nor what a rollback goes
-    to. One that cannot be reached is left as it is."""
+    """Take a version that is neither live nor what a rollback goes to off the servers of policy `served`.
+
+    A server that lacks it, or cannot be reached, is left as it is.
+    """
     engine = vllm_engine(section)
     try:
-        with open_registry(section, workspace, read_only=True) as registry, suppress(PolicyError):
-            if version not in kept(registry) and version in await engine.loaded():
+        with Registry(workspace / FOLDER, read_only=True) as registry, suppress(PolicyError):
+            if version not in kept(registry):
                 await engine.unload(version)
     finally:
         await engine.aclose()

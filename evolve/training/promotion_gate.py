@@ -156,7 +156,7 @@ def judged(config: Config, version: str, side: Side | None = None, *, allow_miss
     marks: Marks = {}
     did: dict[str, dict[str, str]] = {}
     tokens = 0.0
-    for each in (live, candidate):
+    for each in (candidate, live):  # what cannot act at all is told before anything else is measured
         with side(config, each) as acting:
             shown = _measured(acting, there, each.version, marks)
             did[each.version] = asyncio.run(obeyed(acting[0], acting[1].policy))

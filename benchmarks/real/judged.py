@@ -96,8 +96,8 @@ async def static(texts: Sequence[str], view: KnowledgeView, instructions: Iterab
 
 
 def borrowed(text: str) -> str:
-    """Return what of a lesson is of no world: a placeholder, the name of a field, our examples' harbour, our feedback, a
-    number alone, a loop; or ""."""
+    """Return what of a lesson is of no world, or "": a placeholder, the name of a field, our examples' harbour, our
+    feedback, a number alone, a loop."""
     words = re.findall(r"\w+", text.lower())
     if text.strip() in FIRST_CONTACT or "_".join(words) in _FIELDS:
         return "a placeholder or the name of a field"

@@ -72,7 +72,7 @@ def walk(folder: Path, train: int = TRAIN, held_out: int = HELD_OUT) -> None:
         learning = learning_left(load_config(folder / FILE))
         for command in (*learning, ("report",), ("exemplars", "list"), exam, (*exam, "--no-memory")):
             print(f"\n$ evolve {' '.join(command)}", flush=True)
-            _called(command, folder)
+            called(command, folder)
 
 
 def learning_left(config: Config) -> tuple[tuple[str, ...], ...]:
@@ -86,7 +86,7 @@ def learning_left(config: Config) -> tuple[tuple[str, ...], ...]:
     return () if runs[-1].status == DONE else (("resume", runs[-1].run_id),)
 
 
-def _called(command: Sequence[str], folder: Path) -> None:
+def called(command: Sequence[str], folder: Path) -> None:
     """Run a command of ours. Raises `BadInput` where it fails."""
     done = subprocess.run([sys.executable, "-m", "evolve.cli.main", *command], cwd=folder, check=False)
     if done.returncode:

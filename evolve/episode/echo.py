@@ -173,7 +173,7 @@ def plain(text: str) -> tuple[str, ...]:
 
 @cache
 def _lines() -> tuple[str, ...]:
-    """Return the words line by line of prompts, each quoted value a line of its own, and of what a failed reply is told.
+    """Return the words of prompts and of what a failed reply is told, line by line, each quoted value by itself.
 
     How to reply instead is left out: that can be learned.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.real.walk import _called, learning_left, walk
+from benchmarks.real.walk import called, learning_left, walk
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, load_run, save_run
@@ -36,5 +36,5 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BadInput, match=r"`evolve report` ended with status \d; what it said stands above"):
-        _called(["report"], tmp_path)
+        called(["report"], tmp_path)
     assert "evolve init" in capfd.readouterr().err

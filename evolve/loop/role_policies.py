@@ -116,8 +116,9 @@ def changes(began: Mapping[str, str], policies: Policies) -> list[str]:
 
 
 def used(store: Store, run_id: str, acting: str, roles: Mapping[str, str]) -> tuple[RoleUse, ...]:
-    """Return what the roles of a run used, by its journalled replies; `roles` is what `names` returned."""
-    spent = paging.used_by_role(store.journal, run_id)
+    """Return what the roles of a run used, by its journalled replies; `roles` is what `names` returned, and one of them
+    that was asked nothing is among them."""
+    spent = {role: Usage() for role in roles} | paging.used_by_role(store.journal, run_id)
     if (probed := servers.used(store, run_id)).calls:
         spent[SERVER] = probed
     order = [role for role in (ACTING, *ROLES, SERVER, "") if role in spent]
@@ -134,5 +135,8 @@ def lines(uses: tuple[RoleUse, ...]) -> list[str]:
         money = f", ${use.usage.cost_usd:.4f}" if use.usage.cost_usd else ""
         who = f"as {use.role} ({use.policy})" if use.role else "as roles that were not journalled"
         who = "what the servers can do" if use.role == SERVER else who
+        if use.role and not use.usage.calls:
+            said.append(f"nothing was asked {who}")
+            continue
         said.append(f"asked {who}: {use.usage.calls:,} calls, {tokens:,} tokens{money}")
     return said

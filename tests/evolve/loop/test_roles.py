@@ -152,6 +152,9 @@ async def test_the_judge_judges(config: Config, made: list[Player]) -> None:
     run = config.run.model_copy(update={"mode": "frozen", "attempts": 2, "judge": "policy"})
     await arun(config.model_copy(update={"policy": policy, "run": run}))
     assert {each.name: each.kinds() for each in made} == {"actor": {"act"}, "thinker": set(), "judge": {"judge"}}
+    said = evolve(config.root, "report")
+    assert "nothing was asked as reflector (thinker 1)" in said
+    assert "nothing was asked as judge" not in said
 
 
 async def test_what_was_made_is_closed_when_another_role_cannot_be(config: Config, made: list[Player]) -> None:

@@ -1,7 +1,8 @@
 """Errors of the acting floor.
 
 PolicyError (EvolveError, RuntimeError)
-├── PolicyUnavailable     server dead, no route, time-out after the last retry
+├── PolicyUnavailable     server dead, no route
+│   └── TimedOut          no whole answer in time, of a server that may be well
 ├── PolicyRefused         bad key, unknown model, request too long: retrying cannot help
 └── BudgetExceeded        calls, tokens, money or wall time ran out; the run can be resumed
 """
@@ -17,6 +18,10 @@ class PolicyError(EvolveError, RuntimeError):
 
 class PolicyUnavailable(PolicyError):
     """The backend could not be reached."""
+
+
+class TimedOut(PolicyUnavailable):
+    """No whole answer within `timeout_s`: the server may be well, and slower than that."""
 
 
 class PolicyRefused(PolicyError):

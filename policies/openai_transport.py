@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from memory.errors import BadInput
 from memory.redact import redact
-from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable, TimedOut
 from policies.server_settings import ServerAddress
 
 try:
@@ -59,12 +59,19 @@ class _Transient(Exception):
         self.retry_after_s = retry_after_s
 
 
-class Transport:
-    """Sends JSON and returns JSON. Raises `PolicyUnavailable`, `PolicyRefused` and its two subclasses above."""
+class _Late(_Transient):
+    """No whole answer in time."""
 
-    def __init__(self, connection: Connection, api_key: str | None = None) -> None:
-        """Connect to nothing yet. Raises `BadInput` for a base URL that is not plain http(s)."""
-        self._connection = connection
+
+class Transport:
+    """Sends JSON and returns JSON. Raises `PolicyUnavailable`, `PolicyRefused` and their subclasses."""
+
+    def __init__(self, connection: Connection, api_key: str | None = None, *, late_again: bool = True) -> None:
+        """Connect to nothing yet; `late_again`: also an answer that is late is asked for anew.
+
+        Raises `BadInput` for a base URL that is not plain http(s).
+        """
+        self._connection, self._late_again = connection, late_again
         self._variable = _key_variable(connection)
         self._host = urlsplit(connection.base_url).hostname or ""
         key = (api_key or os.environ.get(self._variable) or "").strip()  # files that hold keys end with a line break
@@ -86,16 +93,18 @@ class Transport:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self._connection.attempts),
             wait=self._wait,
-            retry=retry_if_exception_type(_Transient),
+            retry=retry_if_exception(self._worth_another),
             reraise=True,
         )
         try:
             return await retrying(self._attempt, path, body, of)
         except _Transient as failure:
-            raise PolicyUnavailable(
-                f"{self._connection.base_url} gave no answer in {self._connection.attempts} attempts "
-                f"(last: {failure}); start the server or correct base_url, then resume"
-            ) from None
+            tried = retrying.statistics["attempt_number"]
+            said = f"{self._connection.base_url} gave no answer in {tried} attempt{'s' * (tried > 1)} (last: {failure})"
+            if isinstance(failure, _Late):
+                todo = "raise policy.timeout_s or lower policy.max_tokens; if nothing is answered, restart the server"
+                raise TimedOut(f"{said}; {todo}") from None
+            raise PolicyUnavailable(f"{said}; start the server or correct base_url, then resume") from None
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later call opens new ones."""
@@ -119,7 +128,7 @@ class Transport:
                 else:
                     data = await client.post(path, body=body, cast_to=object)
         except TimeoutError:
-            raise _Transient(f"Timeout: no whole answer in {self._connection.timeout_s:g} s") from None
+            raise _Late(f"Timeout: no whole answer in {self._connection.timeout_s:g} s") from None
         except json.JSONDecodeError as error:
             raise _Transient(f"an answer that is no JSON: {self._quotable(str(error))}") from None
         except openai.APIStatusError as error:
@@ -186,6 +195,9 @@ class Transport:
         text = text.replace(key, "[key]") if key else text
         text = " ".join(redact(text).split())
         return text if len(text) <= QUOTED else text[:QUOTED] + " ..."
+
+    def _worth_another(self, failure: BaseException) -> bool:
+        return isinstance(failure, _Transient) and (self._late_again or not isinstance(failure, _Late))
 
     def _wait(self, state: RetryCallState) -> float:
         failure = state.outcome.exception() if state.outcome else None

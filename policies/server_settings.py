@@ -8,6 +8,7 @@ from memory.base import Frozen
 from memory.redact import without_password
 
 TIMEOUT_S = 120.0
+PATIENCE_S = 600.0
 _INSTEAD = "name the variable of a key in api_key_env"
 """Of a password in a URL."""
 
@@ -34,6 +35,8 @@ class ServerSettings(ServerAddress):
     slots: int | None = Field(default=None, ge=1)
     """Requests that a server of `served` answers at once; more wait here, where no time runs out. None = as the server
     says (it does under `VLLM_SERVER_DEV_MODE=1`), else 256."""
+    patience_s: float = Field(default=PATIENCE_S, ge=0)
+    """Seconds that a training waits for a server that is gone; more where a large model takes longer to start."""
     weights: str = ""
     """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
     trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""

@@ -63,7 +63,7 @@ def vllm_server(
     What the server prints goes to `log`. Raises `PolicyUnavailable` where the executable is absent, and as
     `server_process`, which also stops it.
     """
-    port = _number(arguments, "--port") or free_port()
+    port = number_of(arguments, "--port") or free_port()
     command = _command(model, executable, port, name, arguments)
     settings = _settings(arguments) | _cores(0, 1)
     with server_process("vLLM", command, port, log, settings=settings, ready_within_s=ready_within_s) as url:
@@ -80,7 +80,7 @@ def vllm_servers(
     are started one after another, since vLLM measures the free memory of a GPU while it starts, and stopped together.
     Raises as `vllm_server`.
     """
-    each = _number(arguments, "--tensor-parallel-size") or 1
+    each = number_of(arguments, "--tensor-parallel-size") or 1
     with ExitStack() as stack:
         urls: list[str] = []
         for at, (port, log) in enumerate(logs.items()):
@@ -119,11 +119,11 @@ def _settings(arguments: Sequence[str]) -> dict[str, str]:
     return settings | (RUN_TIME_LORA if "--enable-lora" in arguments else {})
 
 
-def _number(arguments: Sequence[str], option: str) -> int | None:
-    """Return the value of an option, given as two arguments or as `option=value`; None where it is not given."""
-    pairs = [each.partition("=")[::2] for each in arguments if each.startswith(f"{option}=")]
-    pairs += [(each, value) for each, value in pairwise(arguments) if each == option]
-    return int(pairs[-1][1]) if pairs else None
+def number_of(arguments: Sequence[str], option: str) -> int | None:
+    """Return the last value of an option, given as two arguments or as `option=value`; None where it is not given."""
+    parts = [part for each in arguments for part in (each.split("=", 1) if each.startswith(f"{option}=") else [each])]
+    values = [value for each, value in pairwise(parts) if each == option]
+    return int(values[-1]) if values else None
 
 
 def _cores(at: int, of: int) -> dict[str, str]:

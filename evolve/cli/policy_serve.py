@@ -190,7 +190,7 @@ def _vllm(
     """
     from evolve.generations.workspace_registry import DATABASE, FOLDER, model_directory, open_registry
     from policies.generations.storage import version_name
-    from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, LORA, gpus_seen, vllm_servers
+    from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, LORA, gpus_seen, number_of, vllm_servers
 
     if ports[-1] > LAST_PORT:
         raise BadInput(f"{len(ports)} servers from port {ports[0]} on need ports up to {ports[-1]}; lower --port")
@@ -213,6 +213,8 @@ def _vllm(
             live = registry.live().version if registry else version_name(0)
             how = f'[policy]\nname = "served"\nbase_url = "{urls[0]}"'
             how += f"\nreplicas = {json.dumps(urls[1:])}" if urls[1:] else ""
+            slots = number_of(arguments, "--max-num-seqs")
+            how += f"\nslots = {slots}" if slots else ""
             how += f'\nmodel = "{directory}"' if section.name == "local" or section.model else ""
             serve = f"{urls[0]} serves" if len(urls) == 1 else f"{', '.join(urls)} serve"
             text = f"{serve} {', '.join(loaded)}; {live} is live. In evolve.toml:\n\n{how}\n"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import Field, model_validator
 
 from evolve.config.file import stored_config
-from evolve.config.model import Config, ModelSection
+from evolve.config.model import Config, ModelSection, PolicySection
 from evolve.episode.arms import MAIN
 from evolve.errors import ConfigError
 from evolve.loop import servers
@@ -169,17 +169,22 @@ def started_with(record: RunRecord, config: Config) -> Config:
         "telemetry": config.telemetry,
         "log": config.log,
     }
-    now = config.policy.roles
-    roles = {role: _moved(own, now[role]) for role, own in kept.policy.roles.items() if role in now}
-    today["policy"] = _moved(kept.policy, config.policy).model_copy(update=roles)
-    return kept.model_copy(update={**today, "run": fast})
+    return kept.model_copy(update={**today, "policy": served_today(kept.policy, config.policy), "run": fast})
+
+
+def served_today(kept: PolicySection, today: PolicySection) -> PolicySection:
+    """Return a policy and its roles with where the servers of the same models are by now, and how patient to be."""
+    now = today.roles
+    roles = {role: _moved(own, now[role]) for role, own in kept.roles.items() if role in now}
+    return _moved(kept, today).model_copy(update=roles)
 
 
 def _moved(kept: M, today: ModelSection) -> M:
     """Return a section with the address at which the same model is served today."""
     if (kept.name, kept.model) != (today.name, today.model):
         return kept
-    return kept.model_copy(update={name: getattr(today, name) for name in ServerAddress.model_fields})
+    names = (*ServerAddress.model_fields, "replicas", "slots", "patience_s")
+    return kept.model_copy(update={name: getattr(today, name) for name in names})
 
 
 def settings_of(store: Store, run_id: str, root: Path) -> Config | None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.errors import RunMismatch
+from evolve.loop.runs import served_today
 from evolve.training import ledger
 from memory.errors import NotFound
 from memory.records import Frozen
@@ -43,8 +44,8 @@ def begun(folder: Path) -> Begun | None:
 def unfinished(config: Config, name: str | None, ended: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
     """Return a training that has not `ended`, the latest where none is named, and the configuration it was begun with.
 
-    Where it is kept and watched is as `config` says. Raises `NotFound` where there is none, and `RunMismatch` for one
-    that has ended, or that does not say how it was begun; and as `stored_config` does.
+    Where it is kept and watched, and where its servers are, is as `config` says. Raises `NotFound` where there is none,
+    and `RunMismatch` for one that has ended, or that does not say how it was begun; and as `stored_config` does.
     """
     places = {place.name: place for place in ledger.folders(config.workspace)}
     left = [name for name, place in places.items() if not ended(place)]
@@ -64,7 +65,8 @@ def unfinished(config: Config, name: str | None, ended: Callable[[Path], bool]) 
     kept = stored_config(begun.config, config.root)
     where = {name: getattr(config.memory, name) for name in ("workspace", "database", "index")}
     memory = kept.memory.model_copy(update=where)
-    return chosen, begun, kept.model_copy(update={"memory": memory, "telemetry": config.telemetry, "log": config.log})
+    today = {"policy": served_today(kept.policy, config.policy), "telemetry": config.telemetry, "log": config.log}
+    return chosen, begun, kept.model_copy(update={"memory": memory, **today})
 
 
 def require_same(folder: Path, start: str, today: str) -> None:

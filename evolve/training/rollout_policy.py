@@ -17,6 +17,8 @@ import logging
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,13 +26,14 @@ from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from policies.encoding import ChatEncoder
-from policies.errors import PolicyUnavailable
+from policies.errors import PolicyError, PolicyUnavailable, TimedOut
 from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
 from policies.llama_server import LlamaOptions
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from policies.rl.ranks import world_size
+from policies.server_settings import PATIENCE_S
 
 if TYPE_CHECKING:
     from policies.rl.trainer import Trainer
@@ -39,8 +42,6 @@ log = logging.getLogger(__name__)
 
 FOLDER = "served"
 """Of a training's folder: the adapters that servers read."""
-PATIENCE_S = 600.0
-"""Seconds that a training waits for a server that is gone: restarting one takes some minutes."""
 POLL_S = 2.0
 ASKED_AGAIN = 3
 """Times that a request is made anew after its server was gone or had been started again."""
@@ -108,14 +109,14 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     from policies.local.local_policy import SharedPolicy
 
     directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
+    outside = partial(ServedRollouts, folder=folder, profile=profile, patience_s=config.policy.patience_s)
     if config.train.backend == "tinker":
         encoder = load_encoder(str(directory))
-        return ServedRollouts(_hosted(config, trainer, encoder), encoder, folder, profile=profile)
+        return outside(_hosted(config, trainer, encoder), encoder)
     if config.train.llama_cpp.gguf:
-        return ServedRollouts(_llama_cpp(config, folder), load_encoder(str(directory)), folder, profile=profile)
+        return outside(_llama_cpp(config, folder), load_encoder(str(directory)))
     if config.policy.name == "served":
-        engine, encoder = generations.vllm_engine(config.policy), load_encoder(str(directory))
-        return ServedRollouts(engine, encoder, folder, profile=profile)
+        return outside(generations.vllm_engine(config.policy), load_encoder(str(directory)))
     if world_size() > 1 or is_plain_llama(trainer.acting.config):
         return generations.in_process(config.policy, config.workspace)
     return SharedPolicy(trainer, profile=profile)
@@ -173,29 +174,38 @@ class ServedRollouts(TokenPolicy):
     async def sync_weights(self, trainer: Trainer) -> None:
         """Write the adapter, load it on every server, and unload what this training loaded before.
 
-        Raises `AdapterRefused` where a server cannot take it, `PolicyUnavailable` where none answers in time.
+        Raises `AdapterRefused` where a server cannot take it, `PolicyUnavailable` where none answers in time. What a
+        server that is gone keeps loaded goes with the next update.
         """
         path = self._written(trainer)
         self._generation = path.name
         await self._present()
-        for old in sorted(await self.engine.loaded()):
-            if old.startswith(self._prefix) and old != path.name:
-                await self.engine.unload(old)
-        for each in self._folder.iterdir():
-            if each.name != path.name:
-                shutil.rmtree(each)
+        with suppress(PolicyUnavailable):
+            for old in sorted(set(self._folder.iterdir()) - {path}):
+                with suppress(UnknownGeneration):
+                    await self.engine.unload(old.name)
+                shutil.rmtree(old)
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion of the newest version. Raises as `TokenPolicy`, and `PolicyUnavailable` where a server
-        stays away."""
+        stays away; `TimedOut` at once, since a server that is slow has the adapter."""
         unseeded = params.model_copy(update={"seed": None})
         for _ in range(ASKED_AGAIN):
             try:
                 return await super().generate(messages, unseeded)
+            except TimedOut:
+                raise
             except (PolicyUnavailable, UnknownGeneration) as gone:
                 log.info("asked again: %s", gone)
                 await self._present()
         return await super().generate(messages, unseeded)
+
+    async def aclose(self) -> None:
+        """Take the adapter off the servers that can be reached, and close the engine; a resumed training loads it."""
+        if self._generation:
+            with suppress(PolicyError):
+                await self.engine.unload(self._generation)
+        await super().aclose()
 
     def _written(self, trainer: Trainer) -> Path:
         """Write the adapter under a name that says which update it is, and what it holds."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyRefused, PolicyUnavailable, TimedOut
 from policies.generations.adapters import fingerprint
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
@@ -143,6 +143,10 @@ class LlamaCppEngine:
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=self._timeout_s) as client:
                 answer = await client.post(self._url + route, json=body)
+        except httpx.ReadTimeout:
+            raise TimedOut(
+                f"llama.cpp gave no answer within {self._timeout_s:g} s; raise policy.timeout_s, or sample fewer tokens"
+            ) from None
         except httpx.HTTPError as error:
             raise PolicyUnavailable(
                 f"llama.cpp gave no answer ({type(error).__name__}); {self._folder / 'llama.log'} says why"

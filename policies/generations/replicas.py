@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable, TimedOut
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.openai_transport import Connection, Transport
 
@@ -34,8 +34,11 @@ TRIES = 2
 LEFT_OUT_S = 30.0
 """Seconds that a server which cannot be reached is left out before it is looked at again: starting one takes longer."""
 LOOK_S = 10.0
-"""Seconds that one of several servers then has to say what it serves: a request waits for it."""
+"""Seconds that a server has to say what it serves: a request may wait for it."""
 LOADING_S = 120.0
+AWAY = frozenset({429, 502, 503, 504})
+"""HTTP status of a server that is starting, busy or gone behind its proxy."""
+LOGPROBS = "processed_logprobs"
 QUOTED = 300
 
 
@@ -73,11 +76,15 @@ class Replicas:
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.lengths: dict[int, int] = {}
         """Context of each server that said what it serves, in tokens."""
+        self._bases: dict[int, list[str]] = {}
+        """Names of the base model on each of them."""
         api_key = (api_key or "").strip()  # as `Transport` takes it
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         tries = {"attempts": TRIES} if len(self.urls) > 1 else {}
         self._transports = [
-            Transport(Connection.model_validate({"base_url": url, "timeout_s": timeout_s, **tries}), api_key)
+            Transport(
+                Connection.model_validate({"base_url": url, "timeout_s": timeout_s, **tries}), api_key, late_again=False
+            )
             for url in self.urls
         ]
         self._out: dict[int, tuple[float, BaseException]] = {}
@@ -87,6 +94,8 @@ class Replicas:
         self._unloaded: set[str] = set()
         self._roots: dict[str, str] = {}
         """Where versions that were seen are read from: a name is never used for two adapters."""
+        self._warned: set[int] = set()
+        """Servers whose `logprobs_mode` was warned of."""
 
     async def usable(self, failed: Collection[int] = ()) -> list[int]:
         """Return the servers in use but for those in `failed`, after a look at those whose time out of use is over.
@@ -119,8 +128,26 @@ class Replicas:
         return PolicyUnavailable(why if len(self.urls) == 1 else f"none of {len(self.urls)} servers answers: {why}")
 
     async def call(self, at: int, path: str, body: dict[str, Any]) -> Any:
-        """Post to one server and return the JSON object. Raises as `Transport.call`."""
-        return await self._transports[at].call(path, body)
+        """Post to one server and return the JSON object.
+
+        Raises as `Transport.call`; `TimedOut` only of a server that still says what it serves.
+        """
+        try:
+            return await self._transports[at].call(path, body)
+        except TimedOut:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._adapters(at)
+            except (TimeoutError, TimedOut):
+                raise self._silent(at) from None
+            raise
+
+    async def base(self, at: int, wanted: str) -> str:
+        """Return the name of the base model on one server: the one that is `wanted`, where the server knows it."""
+        if at not in self._bases:
+            await self._adapters(at)
+        names = self._bases[at]
+        return wanted if wanted in names or not names else names[0]
 
     async def adapters(self) -> dict[int, dict[str, str]]:
         """Return of each server in use the adapters it serves, with where it read them from.
@@ -153,14 +180,32 @@ class Replicas:
         return await self._each("unload", {"lora_name": version}, at)
 
     async def told_slots(self, at: int) -> int | None:
-        """Return how many requests at once a server says it answers, None where it says nothing."""
+        """Return how many requests at once a server says it answers: 0 where it says nothing, None where it is away.
+
+        Warn once of a server that says that its log-probabilities are not those it samples by.
+        """
         place = f"{self.urls[at].removesuffix('/v1')}/server_info"
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=LOOK_S, headers=self._headers) as client:
-                told = (await client.get(place, params={"config_format": "json"})).json()
-            return int(told["vllm_config"]["scheduler_config"]["max_num_seqs"])
-        except (httpx.HTTPError, LookupError, TypeError, ValueError):
+                answer = await client.get(place, params={"config_format": "json"})
+        except httpx.HTTPError:
             return None
+        if answer.status_code in AWAY:
+            return None
+        try:
+            told = answer.json()["vllm_config"]
+            slots = int(told["scheduler_config"]["max_num_seqs"])
+        except (LookupError, TypeError, ValueError):
+            return 0
+        mode = told.get("model_config", {}).get("logprobs_mode", LOGPROBS)
+        if mode != LOGPROBS and at not in self._warned:
+            self._warned.add(at)
+            log.warning(
+                "%s tells log-probabilities of before temperature and top_p (%s), and a training takes those of after; "
+                "start it with --logprobs-mode %s",
+                *(self.urls[at], mode, LOGPROBS),
+            )
+        return slots
 
     async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
@@ -175,13 +220,16 @@ class Replicas:
         try:
             await self._bring_in_line(at, others)
         except TimeoutError:
-            late = f"{self.urls[at]} did not say within {LOOK_S:g} s what it serves; start it again"
-            self.leave_out(at, PolicyUnavailable(late))
+            self.leave_out(at, self._silent(at))
         except PolicyError as error:
             self.leave_out(at, error)
         else:
             self._out.pop(at, None)
             log.info("%s is in use again", self.urls[at])
+
+    def _silent(self, at: int) -> PolicyUnavailable:
+        """Return the error of a server that takes requests and answers none."""
+        return PolicyUnavailable(f"{self.urls[at]} did not say within {LOOK_S:g} s what it serves; start it again")
 
     async def _bring_in_line(self, at: int, others: Sequence[int]) -> None:
         """Load on a server what it lacks of what was loaded here and what all `others` serve; unload the unloaded.
@@ -221,6 +269,7 @@ class Replicas:
         """Return the adapters that a server serves, with where it read them from."""
         listing = await self._transports[at].call("/models")
         cards = [card for card in listing.get("data") or () if isinstance(card, dict)]
+        self._bases[at] = [str(card["id"]) for card in cards if not card.get("parent")]
         lengths = [length for card in cards if isinstance(length := card.get("max_model_len"), int)]
         self.lengths |= {at: min(lengths)} if lengths else {}
         return {str(card["id"]): str(card.get("root")) for card in cards if card.get("parent")}
@@ -249,6 +298,10 @@ class Replicas:
         said = " ".join(answer.text.split())[:QUOTED]
         if answer.is_success or "has already been loaded" in said:  # another process was faster
             return
+        if answer.status_code in AWAY:
+            raise PolicyUnavailable(
+                f"{url} cannot {verb} {body['lora_name']} now (HTTP {answer.status_code}: {said}); start the server"
+            )
         if answer.status_code in (404, 405) and "lora" not in said.lower():
             raise PolicyRefused(
                 f"{url} cannot load adapters while it runs (HTTP {answer.status_code}: {said}); start it with "

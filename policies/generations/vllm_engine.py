@@ -6,19 +6,21 @@ reached, or on none, and a request that one of them does not answer goes to the 
 The server must allow loading at run time (`evolve policy serve` starts one so), on loopback or behind a proxy.
 
 A server is asked for no more at once than it answers at once: what waits in its queue would wait against the clock of
-its request, and be given up, and asked for again behind all others.
+its request, and be given up. What is late all the same is asked for once more, and no further: an answer that takes too
+long would take so again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
 
 from memory.errors import BadInput
-from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyRefused, PolicyUnavailable, TimedOut
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.generations.replicas import Replicas, chosen
@@ -26,6 +28,8 @@ from policies.generations.whole_model import require_adapter
 from policies.openai_transport import NoSuchRoute
 from policies.protocols import SamplingParams
 from policies.server_settings import TIMEOUT_S
+
+log = logging.getLogger(__name__)
 
 UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """vLLM takes what a request leaves out from the model's generation_config.json; then what it tells is of another policy
@@ -35,10 +39,11 @@ SLOTS = 256
 
 
 class VllmEngine:
-    """One or more vLLM servers of the same base model, which they all serve as `model`.
+    """One or more vLLM servers of the same base model, which they serve as `model`, or under a name of their own.
 
     One that cannot be reached is left out for a while, and gets what the others serve before it is in use again
     (`Replicas`). Every method raises `PolicyUnavailable` only where none can be reached; the error names them all.
+    `sample` raises `TimedOut` where servers that can be reached took too long twice.
     `slots`: requests that each of them answers at once, None = they are asked; `timeout_s`: seconds that one answer may
     take from when it is sent.
     """
@@ -62,7 +67,7 @@ class VllmEngine:
         """Requests of each replica that are sent or wait."""
         self._slots = slots
         self._free: list[asyncio.Semaphore] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sized: tuple[asyncio.AbstractEventLoop, int] | None = None
 
     async def load(self, version: str, path: Path) -> None:
         """Load on every replica in use; where one of them refuses, the others forget it again.
@@ -92,9 +97,9 @@ class VllmEngine:
         """
         there = await self._replicas.adapters()
         having = [at for at, on in there.items() if version in on]
+        failed = await self._replicas.unload(version, having)
         if not having:
             raise UnknownGeneration(f"no server has {version}; nothing to unload")
-        failed = await self._replicas.unload(version, having)
         refused = [why for why in failed.values() if not isinstance(why, PolicyUnavailable)]
         if refused or len(failed) == len(having):
             raise next(iter(refused or failed.values()))
@@ -113,11 +118,14 @@ class VllmEngine:
         return min(self._replicas.lengths.values())
 
     async def slots(self) -> int:
-        """Return how many requests each replica answers at once."""
-        if self._slots is None:
-            told = await asyncio.gather(*map(self._replicas.told_slots, await self._replicas.usable()))
-            self._slots = min(filter(None, told), default=SLOTS)
-        return self._slots
+        """Return how many requests each replica answers at once; while none can be asked, what most would answer."""
+        if self._slots is not None:
+            return self._slots
+        told = await asyncio.gather(*map(self._replicas.told_slots, await self._replicas.usable()))
+        slots = min(filter(None, told), default=SLOTS)
+        if set(told) - {None}:
+            self._slots = slots
+        return slots
 
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
         """Sample at the replica that `replicas` chooses. A log-probability that it could not compute is no number."""
@@ -150,6 +158,7 @@ class VllmEngine:
         """Ask one replica after another until one answers: not one that is dead, nor one that lacks the version."""
         free = await self._free_slots()
         failed: dict[int, BaseException] = {}
+        late: TimedOut | None = None
         while usable := await self._replicas.usable(failed):
             urls, loads = [self.urls[at] for at in usable], [self._under_way[at] for at in usable]
             at = usable[chosen(urls, loads, prompt, version)]
@@ -158,7 +167,15 @@ class VllmEngine:
                 async with free[at]:
                     if self._replicas.is_out(at):  # it was left out while this request waited
                         continue
-                    data = await self._replicas.call(at, "/completions", {"model": version or self.model, **body})
+                    name = version or await self._replicas.base(at, self.model)
+                    data = await self._replicas.call(at, "/completions", {"model": name, **body})
+            except TimedOut as slow:
+                if late:
+                    raise
+                log.warning("%s; asked once more", slow)
+                late = slow
+                if len(usable) > 1:  # another may be faster
+                    failed[at] = slow
             except PolicyUnavailable as gone:
                 failed[at] = gone
                 self._replicas.leave_out(at, gone, due=True)
@@ -174,7 +191,7 @@ class VllmEngine:
                 self._under_way[at] -= 1
         if unknown := next((why for why in failed.values() if isinstance(why, NoSuchRoute)), None):
             raise UnknownGeneration(f"{version} is not loaded ({unknown}); load it, or ask for the live one")
-        raise self._replicas.none_left(failed)
+        raise late or self._replicas.none_left(failed)
 
     def _choice(self, data: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -184,9 +201,10 @@ class VllmEngine:
 
     async def _free_slots(self) -> list[asyncio.Semaphore]:
         """Return what lets requests of the running event loop through, for each replica."""
-        slots, loop = await self.slots(), asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._free, self._loop = [asyncio.Semaphore(slots) for _ in self.urls], loop
+        slots = await self.slots()
+        sized = asyncio.get_running_loop(), slots
+        if self._sized != sized:
+            self._free, self._sized = [asyncio.Semaphore(slots) for _ in self.urls], sized
         return self._free
 
     def _not_vllm(self, wanted: str) -> PolicyRefused:

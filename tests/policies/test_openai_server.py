@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory.errors import BadInput
-from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyRefused, PolicyUnavailable, TimedOut
 from policies.llama_adapters import Adapted
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection, Transport
@@ -129,8 +129,8 @@ async def test_a_dead_server_is_unavailable() -> None:
 
 async def test_a_slow_server_times_out(server: ModelServer) -> None:
     server.delay_s = 1
-    with pytest.raises(PolicyUnavailable, match="Timeout"):
-        await ask(OpenAIPolicy(impatient(server, timeout_s=0.2, attempts=1), MODEL))
+    with pytest.raises(TimedOut, match=r"2 attempts \(last: Timeout: .*; raise policy\.timeout_s"):
+        await ask(OpenAIPolicy(impatient(server, timeout_s=0.2, attempts=2), MODEL))
 
 
 async def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer) -> None:

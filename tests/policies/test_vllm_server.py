@@ -16,7 +16,7 @@ import pytest
 from policies import server_process as module
 from policies.errors import PolicyUnavailable
 from policies.server_process import free_port
-from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, gpus_seen, vllm_server, vllm_servers
+from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, gpus_seen, number_of, vllm_server, vllm_servers
 
 ANSWERING = """
 import http.server, sys
@@ -192,6 +192,13 @@ def test_servers_share_the_machine_out(
     assert [visible for visible, _ in found] == seen
     halves = cores[: len(cores) // 2], cores[len(cores) // 2 :]
     assert [bound for _, bound in found] == [",".join(map(str, half or cores)) for half in halves]
+
+
+def test_the_last_value_of_an_option_counts_as_it_does_for_vllm() -> None:
+    assert number_of(ARGUMENTS, "--max-num-seqs") == 32
+    assert number_of([*ARGUMENTS, "--max-num-seqs=64"], "--max-num-seqs") == 64
+    assert number_of(["--max-num-seqs=64", *ARGUMENTS], "--max-num-seqs") == 32
+    assert number_of(GPU_ARGUMENTS, "--max-num-seqs") is None
 
 
 @pytest.mark.parametrize("gpus", [0, 2])

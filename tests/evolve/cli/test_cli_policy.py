@@ -328,7 +328,9 @@ def test_the_gate_measures_on_the_servers_and_takes_the_candidate_off_again(trai
         evolve(trained, "run")
         assert one.requests[-1]["model"] == "policy-v2"
         file.write_text(file.read_text().replace("policy-v2", "policy-v7"))
-        assert "got policy.adapter = 'policy-v7'; this workspace has policy-v0, policy-v1" in complaint(trained, "run", code=1)
+        assert "got policy.adapter = 'policy-v7'; this workspace has policy-v0, policy-v1" in complaint(
+            trained, "run", code=1
+        )
 
 
 def test_a_served_policy_inspects_with_its_key_which_no_other_policy_sends(
@@ -432,12 +434,18 @@ def test_of_several_servers_one_may_end_and_the_others_go_on_until_all_are_stopp
 ) -> None:
     evolve(trained, "policy", "promote", "1", "--unmeasured")
     ports = range(first := free_ports(2), first + 2)
-    options = (str(model), "--port", str(first), "--replicas", "2")
+    options = (str(model), "--port", str(first), "--replicas", "2", "--slots", "8")
     process, said = start_vllm(trained, tmp_path, *options, until=f'model = "{model}"')
     urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
     assert said.startswith(f"{urls[0]}, {urls[1]} serve policy-v0, policy-v1; policy-v1 is live. In evolve.toml:\n")
     section = tomllib.loads(said[said.index("[policy]") :])["policy"]
-    assert section == {"name": "served", "base_url": urls[0], "replicas": urls[1:], "model": str(model)}
+    assert section == {
+        "name": "served",
+        "base_url": urls[0],
+        "replicas": urls[1:],
+        "slots": 8,
+        "model": str(model),
+    }
     for port in ports:
         assert (tmp_path / f"arguments-{port}").read_text().endswith(f"--port {port}")
         assert (trained / ".evolve" / f"vllm-{port}.log").exists()

@@ -173,6 +173,21 @@ async def test_one_that_was_away_forgets_what_was_unloaded_and_needs_no_file_of_
     assert set(away.served.adapters) == set(other.served.adapters) == {"policy-v2"}
 
 
+async def test_what_was_unloaded_where_none_had_it_any_more_is_not_loaded_again(
+    two: tuple[Mortal, Mortal], engine: VllmEngine, adapters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "LEFT_OUT_S", 0.0)
+    for each in two:
+        each.served.adapters.clear()
+    with pytest.raises(UnknownGeneration, match="nothing to unload"):
+        await engine.unload("policy-v1")
+    await asyncio.to_thread(two[0].die)
+    await engine.load("policy-v2", adapters(2))
+    await asyncio.to_thread(two[0].start)
+    await until_asked(engine, two[0], "policy-v2")
+    assert set(two[0].served.adapters) == {"policy-v2"}
+
+
 async def test_one_in_use_that_was_restarted_with_another_adapter_gives_way_to_the_right_one(
     two: tuple[Mortal, Mortal], engine: VllmEngine, reference: LocalEngine, adapters, monkeypatch: pytest.MonkeyPatch
 ) -> None:

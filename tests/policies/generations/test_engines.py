@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from math import isnan
 from pathlib import Path
 
@@ -53,6 +54,52 @@ async def test_no_more_is_asked_at_once_than_a_server_answers(server: VllmLike) 
     assert await silent.slots() == 3, "what one of them says counts"
     server.slots = None
     assert await VllmEngine([server.url], MODEL).slots() == SLOTS
+
+
+async def test_what_a_server_answers_at_once_is_asked_again_after_it_was_away(server: VllmLike) -> None:
+    server.slots, server.statuses = 3, {"/server_info": 503}
+    engine = VllmEngine([server.url], MODEL)
+    await engine.sample([2, 5, 3], GREEDY, None)
+    assert await engine.slots() == SLOTS
+    server.statuses.clear()
+    await asyncio.gather(*(engine.sample([2, 5, at], GREEDY, None) for at in range(12)))
+    assert (await engine.slots(), server.most) == (3, 3)
+    await engine.aclose()
+
+
+async def test_log_probabilities_of_before_temperature_are_warned_of_once(
+    server: VllmLike, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.slots = 3
+    for mode, warnings in (("processed_logprobs", 0), ("raw_logprobs", 1)):
+        server.started["model_config"] = {"logprobs_mode": mode}
+        engine = VllmEngine([server.url], MODEL)
+        with caplog.at_level(logging.WARNING):
+            await asyncio.gather(*(engine.slots() for _ in range(3)))
+        assert caplog.text.count("start it with --logprobs-mode processed_logprobs") == warnings
+
+
+async def test_a_server_with_a_name_of_its_own_for_the_base_is_asked_by_that(server: VllmLike, adapters) -> None:
+    with serving(VllmLike(server.engine, model="small-7b")) as foreign:
+        engine = VllmEngine([foreign.url, server.url], MODEL)
+        await asyncio.gather(*(engine.sample([2, 5, at], GREEDY, None) for at in range(4)))
+        assert {body["model"] for body in foreign.requests} == {"small-7b"}
+        assert {body["model"] for body in server.requests} == {MODEL}
+        await engine.load("policy-v1", adapters(1))
+        await asyncio.gather(*(engine.sample([2, 5, at], GREEDY, "policy-v1") for at in range(4)))
+        assert foreign.requests[-1]["model"] == server.requests[-1]["model"] == "policy-v1"
+        await engine.aclose()
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_server_that_is_away_has_refused_no_adapter(server: VllmLike, adapters, status: int) -> None:
+    server.statuses = {"/v1/load_lora_adapter": status}
+    engine = VllmEngine([server.url], MODEL)
+    with pytest.raises(PolicyUnavailable, match=f"cannot load policy-v1 now .HTTP {status}"):
+        await engine.load("policy-v1", adapters(1))
+    server.statuses.clear()
+    await engine.load("policy-v1", adapters(1))
+    await engine.aclose()
 
 
 async def test_the_replica_with_least_to_do_is_asked(server: VllmLike) -> None:

@@ -22,6 +22,8 @@ class VllmLike:
     """A server; tests change its settings between calls. `requests` are the completions it was asked for."""
 
     engine: LocalEngine
+    model: str = MODEL
+    """Its name for the base."""
     ignores_adapters: bool = False
     """Answers from the base whatever adapter is asked for."""
     refuses_to_load: bool = False
@@ -43,6 +45,10 @@ class VllmLike:
     """So many requests from now on are answered as if the server were not there, and its adapters are lost."""
     breaks: set[int] = field(default_factory=set)
     """Numbers of completions, in order of arrival, of which it cannot say how likely they were."""
+    statuses: dict[str, int] = field(default_factory=dict)
+    """HTTP status by path of what a proxy answers in its place."""
+    silent: bool = False
+    """Takes every request and answers none, until this is false."""
     drops_a_token: bool = False
     """Answers with one id less than log-probabilities."""
     delay_s: float = 0.0
@@ -61,8 +67,8 @@ class VllmLike:
 
         @app.get("/v1/models")
         async def models() -> JSONResponse:
-            base = {"id": MODEL, "parent": None, "root": "/base", "max_model_len": await self.engine.context()}
-            loras = [{"id": name, "parent": MODEL, "root": path} for name, path in self.adapters.items()]
+            base = {"id": self.model, "parent": None, "root": "/base", "max_model_len": await self.engine.context()}
+            loras = [{"id": name, "parent": self.model, "root": path} for name, path in self.adapters.items()]
             return JSONResponse({"object": "list", "data": [base, *loras]})
 
         @app.post("/v1/completions")
@@ -85,6 +91,10 @@ class VllmLike:
     async def _entered(self, request: Request, enter: Callable[[Request], Awaitable[Response]]) -> Response:
         shown = request.headers.get("authorization", "")
         self.authorizations.add(shown)
+        while self.silent:
+            await asyncio.sleep(0.01)
+        if status := self.statuses.get(request.url.path):
+            return _error(status, "the proxy reaches no server")
         return _error(401, "Unauthorized") if self.key and shown != f"Bearer {self.key}" else await enter(request)
 
     async def _told(self) -> JSONResponse:
@@ -125,11 +135,11 @@ class VllmLike:
             self.gone -= 1
             self.adapters.clear()
             return _error(503, "the server is starting")
-        if name != MODEL and name not in self.adapters:
+        if name != self.model and name not in self.adapters:
             return _error(404, f"The model `{name}` does not exist.")
         broken = len(self.requests) in self.breaks
         self.requests.append(body)
-        version = None if name == MODEL or self.ignores_adapters else name
+        version = None if name == self.model or self.ignores_adapters else name
         wanted = {"max_tokens", "temperature", "top_p", "seed", "stop"} & set(body)
         params = SamplingParams.model_validate({name: body[name] for name in wanted})
         done = await self.engine.sample(prompt, params, version)

@@ -198,8 +198,8 @@ def resume(
 
     joined()
     config = load(context)
-    with _progress(as_json) as report:
-        done = training_session.resume(config, name, report)
+    with _progress(as_json) as (report, named):
+        done = training_session.resume(config, name, report, named)
     _told(done, as_json)
 
 
@@ -255,8 +255,8 @@ def _started(context: typer.Context, recipe: str, values: list[str] | None, as_j
 
     joined()
     config = configured(context, recipe, values)
-    with _progress(as_json) as report:
-        done = start(config, recipe, report)
+    with _progress(as_json) as (report, named):
+        done = start(config, recipe, report, named)
     _told(done, as_json)
 
 
@@ -275,14 +275,14 @@ def configured(context: typer.Context, recipe: str, values: list[str] | None) ->
 
 
 @contextmanager
-def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
-    """Give a reporter that draws the figures; one that says nothing with `--json`."""
+def _progress(as_json: bool) -> Generator[tuple[Callable[[dict[str, float]], None], Callable[[str], None]]]:
+    """Give what draws the figures, and what says the training's name; both say nothing with `--json`."""
     if as_json:
-        yield lambda _: None
+        yield (lambda _: None), (lambda _: None)
         return
 
     with Figures() as shown:
-        yield shown.report
+        yield shown.report, lambda name: say(f"training {name}; `evolve train status` says how far it is", error=True)
 
 
 def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:

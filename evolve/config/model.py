@@ -362,7 +362,8 @@ class Config(BaseModel):
                 **whole,
                 "run": {"concurrency", "executor", "workers", "name", "tags"},
                 "memory": {"workspace", "database"},
-                "policy": {"slots", "replicas"},
+                "policy": {"slots", "replicas", "patience_s"},
+                "train": {"tracker"},
             },
         )
         rest["memory"]["index"] = rest["memory"]["index"].partition(":")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -196,6 +197,8 @@ class TrainSection(Section, Optimising):
     replay: bool = True
     """Learn again in the other worlds that the workspace knows, so that they are not forgotten: from their successes in
     the journal, as they were said, and in rollouts from train tasks of those whose agent is told the same."""
+    tracker: Literal["", "trackio", "mlflow"] = ""
+    """A tracker of experiments that gets the figures while the training goes on. Empty = none."""
     sft: SftTable = SftTable()
     preference: PreferenceTable = PreferenceTable()
     limits: TrainingLimits = TrainingLimits()
@@ -257,4 +260,5 @@ def recipe_settings(recipe: str) -> dict[str, Any]:
     known = sorted({*RECIPES, GROUPS, AS_CONFIGURED})
     if recipe not in known:
         raise ConfigError(f"no recipe {recipe!r} of a training; there are {', '.join(known)}")
-    return {f"train.{name}": value for name, value in RECIPES.get("grpo" if recipe == GROUPS else recipe, {}).items()}
+    found = deepcopy(RECIPES.get("grpo" if recipe == GROUPS else recipe, {}))  # settings are put into its tables
+    return {f"train.{name}": value for name, value in found.items()}

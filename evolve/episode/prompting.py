@@ -155,14 +155,14 @@ def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> t
     """Return the actions a reply asks for, in order; empty when it asks for none.
 
     Native tool calls are performed one per step; a reply of words alone is an action too, and the environment decides
-    what it means (usually: finished). In the compact profile the whole reply is the code, in the full one only where it
-    holds no block and is a program as it stands.
+    what it means (usually: finished). Code is what stands in fenced blocks. Where there is none, the whole reply is the
+    code in the compact profile, in the full one only if it is a program as it stands.
     """
     if action_format == "tools" and reply.tool_calls:
         return tuple(Action(text=reply.text, tool_calls=(call,)) for call in reply.tool_calls)
-    if action_format != "code" or profile == "compact":
+    blocks: list[str] = _FENCE.findall(reply.text) if action_format == "code" else []
+    if action_format != "code" or (profile == "compact" and not blocks):
         return (Action(text=reply.text),)
-    blocks: list[str] = _FENCE.findall(reply.text)
     if not blocks and _does_something(reply.text.strip()):
         blocks = [reply.text.strip()]
     return (Action(text="\n".join(blocks)),) if blocks else ()

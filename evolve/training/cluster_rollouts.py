@@ -1,33 +1,39 @@
 """Members of groups for a trainer on a cluster: it says which chain and how to sample, its engines answer.
 
 SkyRL asks for a whole batch (`evolve.training.skyrl`), verl for one member at a time (`evolve.training.verl`). Chains,
-libraries and rewards are those of every other training.
+libraries, rewards and what is shown are those of every other training.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
-from evolve.loop.assembly import make_environment
+from evolve.loop.assembly import is_there, make_environment, open_store
+from evolve.protocols import Environment
 from evolve.training.chain_tasks import chains
-from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
-from evolve.training.workspace_rollouts import acting_of, plan_of
+from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, roll, unknowing
+from evolve.training.workspace_rollouts import acting_of, plan_of, recall_at
 from memory.errors import BadInput
+from memory.snapshots import address
 from policies.cache import CachedPolicy
 from policies.encoding import ChatEncoder
 from policies.generations.engine import AdapterEngine
 from policies.generations.token_policy import TokenPolicy
 from policies.local.loading import load_encoder
-from policies.protocols import Profile, ReplyStore
+from policies.protocols import Policy, Profile, ReplyStore
+
+log = logging.getLogger(__name__)
 
 CHAIN = "chain"
 """The column of a framework's dataset that names a chain."""
@@ -99,20 +105,39 @@ class ClusterRollouts:
 def cluster_rollouts(config: Config) -> ClusterRollouts:
     """Return the chains of a configuration's train tasks and of its held-out ones, as `[train]` and `[policy]` say.
 
-    Held-out ones (`run.dev_split`) are left out where they make no chains. Raises `ConfigError`.
+    Held-out ones (`run.dev_split`) are left out where they make no chains. What their agent is shown is what the
+    workspace knows when the first of them is done. Raises `ConfigError`.
     """
     environment, plan = make_environment(config), plan_of(config)
+    profile = generations.profile_of(config.policy)
+    encoder = load_encoder(str(generations.model_directory(config.policy)))
+    counting = TokenPolicy(cast(AdapterEngine, None), encoder, profile=profile)  # it is asked for nothing else
+    recall = cache(lambda: _recall(config, environment, counting))
 
     def of(split: str) -> list[ChainSpec]:
         tasks = load_tasks(config, environment, split)
-        return [ChainSpec(each, environment) for each in chains(tasks, plan.length, config.run.seed, plan.by)]
+        made = chains(tasks, plan.length, config.run.seed, plan.by)
+        return [ChainSpec(each, environment, lambda task: recall()(task)) for each in made]
 
     settings = of(config.run.split)
     with suppress(ConfigError, BadInput):
         settings += of(config.run.dev_split)
-    profile = generations.profile_of(config.policy)
-    encoder = load_encoder(str(generations.model_directory(config.policy)))
     return ClusterRollouts(settings, encoder, profile, acting_of(config, environment, profile), plan.sampling)
+
+
+def _recall(config: Config, environment: Environment, policy: Policy) -> Recall:
+    """Return what is shown for a task by the knowledge of now; the store stays open as long as the process lives."""
+    if not config.playbook.enabled:
+        return unknowing
+    if not is_there(config):
+        log.warning(
+            "rollouts are shown no knowledge: there is no workspace in %s; let memory.workspace name a folder that "
+            "every node reads, or set playbook.enabled = false",
+            config.workspace,
+        )
+        return unknowing
+    store = open_store(config, policy.count_tokens, owner=False)
+    return recall_at(environment, config, store, policy, address(store.snapshot(config.memory.namespace)))
 
 
 def reward_of(rollout: Rollout) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evolve.config.model import Config
 from evolve.config.training import FROM_LOGS, GROUPS
 from evolve.errors import ConfigError
+from evolve.training.tracker_export import require_tracker
 from policies.rl.ranks import rank
 
 if TYPE_CHECKING:
@@ -24,12 +25,20 @@ def joined() -> None:
         follow()
 
 
-def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None] = lambda _: None) -> Trained:
+def start(
+    config: Config,
+    recipe: str,
+    report: Callable[[dict[str, float]], None] = lambda _: None,
+    named: Callable[[str], None] = lambda _: None,
+) -> Trained:
     """Train by a recipe, on the journal or by rollouts, and publish the adapter as a candidate.
 
-    In another process than the first of several (`torchrun`) it does what the first is told, and ends the process.
-    Raises as `train` and `train_from_logs` of `training_session`, `ConfigError` where a trainer's package is missing.
+    `named` is told the training's name when it begins. In another process than the first of several (`torchrun`) it
+    does what the first is told, and ends the process.
+    Raises as `train` and `train_from_logs` of `training_session`, `ConfigError` where a package of the trainer or of
+    `train.tracker` is missing.
     """
+    require_tracker(config.train.tracker)
     try:
         from evolve.training import training_session
     except ModuleNotFoundError as missing:
@@ -40,5 +49,6 @@ def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None
         ) from missing
     joined()
     if recipe in FROM_LOGS:
-        return training_session.train_from_logs(config, recipe, groups=recipe == GROUPS, report=report)
-    return training_session.train(config, recipe, report)
+        groups = recipe == GROUPS
+        return training_session.train_from_logs(config, recipe, groups=groups, report=report, named=named)
+    return training_session.train(config, recipe, report, named=named)

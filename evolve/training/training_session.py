@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from evolve.training.preferred import Pairs, fit_pairs, preference_pairs, requir
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.rollout_policy import require_hosted
 from evolve.training.supervised import fit, group_examples, success_examples
+from evolve.training.tracker_export import require_tracker, tracked
 from evolve.training.training_data import Offer, offer
 from evolve.training.turns import TurnReader, turns_of
 from evolve.training.workspace_rollouts import Report, left_out, methods_of, rolled_out
@@ -60,6 +62,8 @@ from policies.rl.preference import PREFERENCES
 from policies.rl.protocols import PolicyLoss
 from policies.rl.trainer import NothingToPublish, Trainer
 
+Named = Callable[[str], None]
+"""Is told the name of a training when it begins."""
 BASE = "base"
 """What a training begins from where no generation is live."""
 
@@ -98,16 +102,20 @@ def offered(config: Config) -> Offer:
         return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
 
 
-def resume(config: Config, name: str | None = None, report: Report = lambda _: None) -> Trained:
+def resume(
+    config: Config, name: str | None = None, report: Report = lambda _: None, named: Named = lambda _: None
+) -> Trained:
     """Go on with an unfinished training (the latest, where none is named) with the settings that it was begun with.
 
     Raises `NotFound` and `RunMismatch` as `resumption.unfinished` does, `RunMismatch` also where another generation is
-    live by now, or the journal offers other episodes.
+    live by now, or the journal offers other episodes, and `ConfigError` as `require_tracker`.
     """
     chosen, begun, own = resumption.unfinished(config, name, lambda folder: _has_ended(config, folder))
+    require_tracker(own.train.tracker)
     if begun.journal:
-        return train_from_logs(own, begun.recipe, groups=begun.recipe == GROUPS, report=report, name=chosen)
-    return train(own, begun.recipe, report, chosen)
+        groups = begun.recipe == GROUPS
+        return train_from_logs(own, begun.recipe, groups=groups, report=report, name=chosen, named=named)
+    return train(own, begun.recipe, report, chosen, named)
 
 
 def _has_ended(config: Config, folder: Path) -> bool:
@@ -121,7 +129,9 @@ def _has_ended(config: Config, folder: Path) -> bool:
         return any(each.sha256 == digest for each in registry.generations())
 
 
-def train(config: Config, recipe: str, report: Report = lambda _: None, name: str = "") -> Trained:
+def train(
+    config: Config, recipe: str, report: Report = lambda _: None, name: str = "", named: Named = lambda _: None
+) -> Trained:
     """Train by rollouts in the configured environment, and publish the adapter as a candidate; `name`: only that one.
 
     Raises `BadInput` where no tasks make a chain, `JournalError` where another process does this training,
@@ -130,14 +140,20 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     """
     methods = methods_of(config)
     trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
-    with _training(config, recipe, config.train.iterations, name=name) as (folder, trainer):
+    with _training(config, recipe, config.train.iterations, name=name, named=named) as (folder, trainer):
         stopped, weighed = trained(config, folder, trainer, methods, report)
         more = {"weighed": weighed, "left_out": left_out(folder)}
         return _published(config, trainer, folder, recipe, stopped).model_copy(update=more)
 
 
 def train_from_logs(
-    config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None, name: str = ""
+    config: Config,
+    recipe: str,
+    *,
+    groups: bool = False,
+    report: Report = lambda _: None,
+    name: str = "",
+    named: Named = lambda _: None,
 ) -> Trained:
     """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
 
@@ -146,23 +162,8 @@ def train_from_logs(
     the token ids that were sampled.
     Raises `BadInput` where the journal offers none, and `ConfigError` as `require_pairs_fit`.
     """
+    _require_journal_fits(config, recipe, groups)
     section, others = config.train, runs_elsewhere(config)
-    if section.backend == "trl_async":
-        raise ConfigError(
-            f"got train.backend = 'trl_async', which trains while it rolls out; evolve train {recipe} makes no "
-            "rollouts: set train.backend = 'torch'"
-        )
-    if section.evaluate_every or section.refill or section.reuse.share:
-        raise ConfigError(
-            f"got train.evaluate_every = {section.evaluate_every}, train.refill = {section.refill} and "
-            f"train.reuse.share = {section.reuse.share}; a training on the journal makes no rollouts and takes none of "
-            "them: set them to 0"
-        )
-    if section.correction.name and not groups:
-        raise ConfigError(
-            f"got train.correction = {section.correction.name!r}, which weighs tokens by how likely they were when "
-            f"they were sampled; evolve train {recipe} knows that of some alone, or weighs by itself: leave it out"
-        )
     paired = recipe in PAIRED
     if paired:
         require_pairs_fit(config, recipe)
@@ -179,7 +180,7 @@ def train_from_logs(
             if section.sft.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
     batches = section.sft.passes * -(-given.units // section.sft.batch)
-    with _training(config, recipe, batches, given.digest, name) as (folder, trainer):
+    with _training(config, recipe, batches, given.digest, name, named) as (folder, trainer):
         observers = Observers()
         with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
             how = {"epochs": section.sft.passes, "batch": section.sft.batch}
@@ -191,6 +192,27 @@ def train_from_logs(
         made = _published(config, trainer, folder, recipe)
     tokens = sum(row.trained for row in given.rows)
     return made.model_copy(update={"examples": len(given.rows), "experts": given.experts, "tokens": tokens})
+
+
+def _require_journal_fits(config: Config, recipe: str, groups: bool) -> None:
+    """Raise `ConfigError` for keys of `[train]` that a training on the journal cannot take."""
+    section = config.train
+    if section.backend == "trl_async":
+        raise ConfigError(
+            f"got train.backend = 'trl_async', which trains while it rolls out; evolve train {recipe} makes no "
+            "rollouts: set train.backend = 'torch'"
+        )
+    if section.evaluate_every or section.refill or section.reuse.share:
+        raise ConfigError(
+            f"got train.evaluate_every = {section.evaluate_every}, train.refill = {section.refill} and "
+            f"train.reuse.share = {section.reuse.share}; a training on the journal makes no rollouts and takes none of "
+            "them: set them to 0"
+        )
+    if section.correction.name and not groups:
+        raise ConfigError(
+            f"got train.correction = {section.correction.name!r}, which weighs tokens by how likely they were when "
+            f"they were sampled; evolve train {recipe} knows that of some alone, or weighs by itself: leave it out"
+        )
 
 
 def _offered(config: Config, store: Store, others: Collection[str], *, groups: bool = False) -> Offer:
@@ -277,12 +299,12 @@ def _at_temperature(config: Config, store: Store) -> Callable[[Trajectory], bool
 
 @contextmanager
 def _training(
-    config: Config, recipe: str, batches: int, data: str = "", name: str = ""
+    config: Config, recipe: str, batches: int, data: str = "", name: str = "", named: Named = lambda _: None
 ) -> Generator[tuple[Path, Trainer]]:
     """Give where a training stands, made when missing, and a trainer that begins at the live generation.
 
     `batches` is of how many it learns at most.
-    No other process does this training meanwhile.
+    No other process does this training meanwhile. Its figures go to `train.tracker` as they come.
     """
     live = generations.live_generation(config.policy, config.workspace)
     if not name:  # one that is gone on with is looked at below
@@ -312,8 +334,10 @@ def _training(
         settings = config.model_dump(mode="json", exclude={"root"})
         resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
         (folder / ledger.NOTHING).unlink(missing_ok=True)  # the same command may find another generation live by now
+        named(folder.name)
         try:
-            yield folder, trainer
+            with tracked(config, folder.name):
+                yield folder, trainer
         except NothingToPublish as nothing:
             ledger.write(folder / ledger.NOTHING, str(nothing))
             raise
@@ -374,7 +398,8 @@ def _optimising(config: Config, batches: int, loss: PolicyLoss) -> OptimiserOpti
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
     """Write the adapter and register it; a training that was published before is not published again.
 
-    Raises `NothingToPublish` where no update was made, and for weights that are those of the live generation.
+    Raises `NothingToPublish` where no update was made, and for weights that are those of the live generation: no update
+    had a gradient, or all that followed one were made at a learning rate of 0.
     """
     adapter, told = folder / "adapter", _seen(folder)
     chosen = best(folder)
@@ -383,7 +408,7 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         found = {"best_iteration": chosen.iteration, "eval_success": chosen.success}
     if not trainer.updates:
         raise NothingToPublish(_untrained(config, told))
-    if _without_gradient(told):
+    if _without_effect(told):
         raise NothingToPublish(_unchanged(config))
     if not adapter.exists():
         trainer.save(adapter)
@@ -420,15 +445,18 @@ def _unchanged(config: Config) -> str:
     live = generations.live_generation(config.policy, config.workspace)
     return (
         f"the weights are still those of {live.version if live else version_name(0)}, which is live: no batch had a "
-        "gradient, so there is nothing to publish; `evolve train status` tells the figures: more rollouts of a task or "
-        "a higher train.temperature make groups that differ, more solved tasks give examples"
+        "gradient at a learning rate above 0, so there is nothing to publish; `evolve train status` tells the figures: "
+        "more rollouts of a task or a higher train.temperature make groups that differ, more solved tasks give "
+        "examples, and of train.warmup_updates the first is made at rate 0"
     )
 
 
-def _without_gradient(told: Sequence[Mapping[str, float]]) -> bool:
-    """Tell whether every update is known to have had a gradient of zero."""
-    norms = [line.get("gradient_norm") for line in told if line.get("rows")]
-    return bool(norms) and all(norm == 0 for norm in norms)
+def _without_effect(told: Sequence[Mapping[str, float]]) -> bool:
+    """Tell whether every update is known to have left the weights as they were: no gradient came before it, which the
+    optimiser remembers, or its learning rate was 0."""
+    made = [line for line in told if line.get("rows")]
+    moved = dropwhile(lambda line: line.get("gradient_norm") == 0, made)
+    return bool(made) and all(line.get("learning_rate") == 0 for line in moved)
 
 
 def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:

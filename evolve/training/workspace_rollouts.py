@@ -36,6 +36,7 @@ from evolve.training.rollout_policy import require_rollouts, rollout_policy
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.training_data import trainable
 from memory.errors import BadInput
+from memory.snapshots import address
 from memory.store import Store
 from playbooks.core import core_records
 from policies.protocols import Policy, Profile
@@ -244,17 +245,20 @@ def recall_of(environment: Environment, config: Config, store: Store, policy: Po
     if not config.playbook.enabled:
         return unknowing
     if not kept.exists():
-        snapshot = store.snapshot(config.memory.namespace)
-        ledger.write(kept, f"{snapshot.id}@{snapshot.position}")
-    address = kept.read_text()
-    view = store.view(config.memory.namespace, address)
+        ledger.write(kept, address(store.snapshot(config.memory.namespace)))
+    return recall_at(environment, config, store, policy, kept.read_text())
+
+
+def recall_at(environment: Environment, config: Config, store: Store, policy: Policy, snapshot_id: str) -> Recall:
+    """Return what is shown for a task by the knowledge of a snapshot; `policy` counts its tokens."""
+    view = store.view(config.memory.namespace, snapshot_id)
     core = core_records(choose_core(config, view, policy, 0), view)
-    return lambda task: recall_for(store, config, sought(task, environment), core, policy, snapshot_id=address)
+    return lambda task: recall_for(store, config, sought(task, environment), core, policy, snapshot_id=snapshot_id)
 
 
 def _matching(config: Config, store: Store, policy: Policy, world: World, folder: Path) -> Matching | None:
     """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
     if not config.train.candidates:
         return None
-    address = (folder / SNAPSHOT).read_text()
-    return asyncio.run(matching_of(config, store, policy, world.environment, folder, address))
+    frozen = (folder / SNAPSHOT).read_text()
+    return asyncio.run(matching_of(config, store, policy, world.environment, folder, frozen))

@@ -14,23 +14,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Run"]
+__all__ = ["Run", "packages"]
 
-EXPERIMENT = "evolve"
+EXPERIMENT, ADDRESS = "evolve", "MLFLOW_TRACKING_URI"
+
+
+def packages() -> tuple[str, ...]:
+    """Return what has to be installed: for a database of one's own more than for a server."""
+    local = os.environ.get(ADDRESS, "").startswith("sqlite") or not os.environ.get(ADDRESS)
+    return ("mlflow", "sqlalchemy", "alembic") if local else ("mlflow",)
 
 
 class Run:
-    """A run `name` of the experiment `evolve`; `settings` are its parameters.
-
-    Raises `ModuleNotFoundError` where a package is missing.
-    """
+    """A run `name` of the experiment `evolve`; `settings` are its parameters."""
 
     def __init__(self, workspace: Path, name: str, settings: Mapping[str, Any]) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        self.where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{workspace / 'mlflow.db'}"
-        if self.where.startswith("sqlite"):
-            import_module("sqlalchemy")
-            import_module("alembic")
+        self.where = os.environ.get(ADDRESS) or f"sqlite:///{workspace / 'mlflow.db'}"
         tracking: Any = import_module("mlflow.tracking")
         self._entities: Any = import_module("mlflow.entities")
         self._client = tracking.MlflowClient(tracking_uri=self.where)

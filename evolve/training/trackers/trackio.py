@@ -9,14 +9,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Run"]
+__all__ = ["Run", "packages"]
+
+
+def packages() -> tuple[str, ...]:
+    """Return what has to be installed."""
+    return ("trackio",)
 
 
 class Run:
-    """A run `name` of the project `evolve`, with its settings. Nothing is sent anywhere.
-
-    Raises `ModuleNotFoundError` where trackio is missing.
-    """
+    """A run `name` of the project `evolve`, with its settings. Nothing is sent anywhere."""
 
     def __init__(self, workspace: Path, name: str, settings: Mapping[str, Any]) -> None:
         del workspace

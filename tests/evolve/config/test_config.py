@@ -9,9 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from docs.reference import field_texts, tables
-from evolve.config.file import find_config, load_config, stored_config
+from evolve.config.file import changed, find_config, load_config, stored_config
 from evolve.config.model import Config, RunSection
 from evolve.config.tables import table_of
+from evolve.config.training import recipe_settings
 from evolve.errors import ConfigError
 from memory.redact import redact
 
@@ -145,6 +146,12 @@ def test_the_digest_names_results_not_speed() -> None:
     base = Config()
     same = Config(run=RunSection(concurrency=9), budget={"calls": 3})  # pyright: ignore[reportArgumentType]
     assert base.digest == same.digest != Config(run=RunSection(batch_size=9)).digest
+
+
+def test_a_recipe_is_the_same_after_somebody_set_more_than_it() -> None:
+    asked = recipe_settings("dpo") | {"train.sft.passes": 7}
+    assert changed(Config(), asked).train.sft.passes == 7
+    assert changed(Config(), recipe_settings("dpo")).train.sft.passes == 1
 
 
 def backwards(value: Any) -> Any:

@@ -99,6 +99,7 @@ def test_tool_calls_become_tool_messages_and_one_action_each() -> None:
     ("text", "profile", "expected"),
     [
         ("x = 1", "compact", ["x = 1"]),
+        ("Here:\n```python\nx = 1\n```", "compact", ["x = 1"]),
         ("Think.\n```python\nx = 1\ny = 2\n```\nDone.", "full", ["x = 1\ny = 2"]),
         ("```py\na\n```\nthen\n```\nb\n```", "full", ["a\nb"]),
         ("```python\ncut off by the limit", "full", ["cut off by the limit"]),

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
 from evolve.config.file import load_config
+from evolve.config.training import TrainSection
 from evolve.loop.runs import alone
-from evolve.training import ledger, resumption, tracker_export
+from evolve.training import ledger, resumption, tracker_export, trackers
 from tests.evolve.command import finish, invoke, start
 
 NAME = "sage-0123456789"
@@ -88,6 +90,7 @@ RUNS: list[Noted] = []
 def test_a_training_is_followed_until_nobody_does_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("evolve.training.trackers.noted")
     monkeypatch.setattr(module, "Run", Noted, raising=False)
+    monkeypatch.setattr(module, "packages", tuple, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(tracker_export, "POLL_S", 0.01)
     place = folder / ".evolve" / "policies" / "training" / NAME
@@ -137,6 +140,12 @@ def test_a_tracker_that_is_missing_is_named_with_its_extra(
     assert result.exit_code == 2
     assert f"{to} needs the package" in result.stderr
     assert "pip install 'evolve-agents[track]'" in result.stderr
+
+
+def test_what_the_configuration_may_name_is_there() -> None:
+    there = [each.name for each in iter_modules(trackers.__path__)]
+    assert sorted(get_args(tracker_export.Tracker)) == there
+    assert sorted(get_args(TrainSection.model_fields["tracker"].annotation)) == ["", *there]
 
 
 def test_a_training_that_is_not_there_is_named(folder: Path) -> None:

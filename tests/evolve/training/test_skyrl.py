@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from evolve.config.model import Config, EnvironmentSection, RunSection
+from evolve.config.model import Config, EnvironmentSection, PlaybookSection, RunSection
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.errors import EnvironmentFailure
+from evolve.loop.assembly import open_store
 from evolve.training.batches import episodes_of
 from evolve.training.cluster_rollouts import reward_of
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from memory.errors import BadInput
-from memory.records import Outcome
+from memory.records import DeltaOp, Op, Outcome, Status
 from policies.generations.token_policy import TokenPolicy
 from policies.rl.advantages.sage import sage
 from policies.rl.skyrl_rows import ClientEngine
 from policies.rl.tracker import BetaTracker
-from tests.evolve.training.clusters import ACTING, SAMPLING, SkyrlClient, rollouts, specs
+from tests.evolve.training.clusters import ACTING, OFFICE, SAMPLING, SkyrlClient, rollouts, specs
 
 TOLD = {"temperature": 1.3, "top_p": 0.9, "top_k": -1, "max_tokens": 400, "logprobs": 1, "stop": None}
 
@@ -131,6 +133,49 @@ async def test_what_no_generator_can_do_is_refused() -> None:
         made.dataset("dev")
     with pytest.raises(BadInput, match="'own' libraries"):
         type(rollouts([], client.encoder))([], client.encoder, "compact", ACTING, Sampling(libraries="one"))
+
+
+def of_office(root: Path, **sections: Any) -> Config:
+    office = EnvironmentSection.model_validate({"name": "office", "deployment": 3})
+    return Config(root=root, environment=office, run=RunSection(seed=0), **sections)
+
+
+def learned(config: Config, texts: Sequence[str]) -> None:
+    """Let a workspace know rules."""
+    ops = [DeltaOp(op=Op.ADD, payload={"content": each}, status=Status.ACTIVE) for each in texts]
+    with open_store(config, len) as store:
+        assert all(result.applied for result in store.commit("default", ops, actor="test").results)
+
+
+async def prompts(made: ChainGenerator, client: SkyrlClient) -> list[str]:
+    """Return the prompts of a batch of one chain, a turn each."""
+    client.asked.clear()
+    one = {name: found[:1] if isinstance(found, list) else found for name, found in batch(made, 1).items()}
+    await made.generate(one)
+    return [client.encoder.tokenizer.decode(each["ids"]) for each in client.asked]
+
+
+async def test_rollouts_are_shown_what_the_workspace_knew_when_they_began(tmp_path: Path) -> None:
+    config, client, (first, later, *_) = of_office(tmp_path), SkyrlClient(), OFFICE.oracle
+    learned(config, [first])
+    made = skyrl_generator(client, config, context=100_000)
+    shown = await prompts(made, client)
+    assert shown
+    assert all(first in each for each in shown)
+    learned(config, [later])
+    assert await prompts(made, client) == shown
+    unshown = skyrl_generator(client, of_office(tmp_path, playbook=PlaybookSection(enabled=False)), context=100_000)
+    assert not any(first in each for each in await prompts(unshown, client))
+
+
+async def test_a_workspace_that_is_not_there_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    client = SkyrlClient()
+    made = skyrl_generator(client, of_office(tmp_path), context=100_000)
+    assert await prompts(made, client)
+    assert await prompts(made, client)
+    (said,) = caplog.messages
+    assert f"shown no knowledge: there is no workspace in {tmp_path}" in said
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_configuration_has_chains_to_train_on_and_held_out_ones() -> None:

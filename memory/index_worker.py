@@ -142,11 +142,10 @@ class IndexWorker(Thread):
         """Work until stopped."""
         journal: Journal | None = None
         try:
-            journal = self._opened()
             while not self._stopping.is_set():
                 self._woken.wait(POLL_SECONDS)
                 self._woken.clear()
-                self._round(journal)
+                journal = self._round(journal)
         finally:
             if not self._stopping.is_set():
                 self.failure = self.failure or "the index thread ended by an unexpected error; see the log"
@@ -157,11 +156,27 @@ class IndexWorker(Thread):
                 journal.close()
             self._place.release(clean=opened)
 
-    def _round(self, journal: Journal) -> None:
+    def _round(self, journal: Journal | None) -> Journal | None:
+        """Work once; return the connection, which is opened where there is none yet, None where that failed."""
         try:
+            if journal is None:
+                if self._rests() and not self._dropping.is_set():
+                    return None
+                journal = self._connect()
             self._work(journal)
         except (EvolveError, OSError) as error:
             self._fail(str(error))
+        return journal
+
+    def _connect(self) -> Journal:
+        """Open the journal. Where that fails, nothing can be deleted either, and who waits for it is told."""
+        try:
+            return self._opened()
+        except (EvolveError, OSError) as error:
+            if self._dropping.is_set():
+                self._kept_back = error
+                self._dropping.clear()
+            raise
 
     def _work(self, journal: Journal) -> None:
         """Carry what waits. What is wrong with the index is healed; what is wrong with the journal is raised."""

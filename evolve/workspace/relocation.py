@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from evolve.config.model import Config
@@ -60,7 +59,11 @@ def move_workspace(config: Config, address: str) -> Moved:
 
 
 def _to_file(source: Journal, file: Path) -> tuple[int, str]:
-    """Move to a new file beside the place, then put it there. The vector index is of before, and is made anew."""
+    """Move to a new file beside the place, then put it there.
+
+    The vector index is of before, and goes first: an opener that finds none makes it anew, while one that finds an old
+    one would take its vectors for those of the new records, whose ids may be the same.
+    """
     with TemporaryDirectory(dir=file.parent, prefix="moving-") as folder:
         made = Path(folder) / file.name
         _let_go(file)
@@ -69,8 +72,10 @@ def _to_file(source: Journal, file: Path) -> tuple[int, str]:
         _let_go(file)
         if file.exists():
             file.rename(file.with_name(f"{file.name}.before-{now():%Y%m%dT%H%M%SZ}"))
+        index = file.parent / "index"
+        if index.exists():
+            index.rename(Path(folder) / index.name)
         made.rename(file)
-    rmtree(file.parent / "index", ignore_errors=True)
     return moved
 
 

@@ -13,7 +13,7 @@ from typing import Any, LiteralString, cast
 
 from memory.errors import BadInput, IndexUnavailable
 from memory.index_address import legal_name
-from memory.postgres.postgres_engine import first_line, psycopg, schema_of
+from memory.postgres.postgres_connection import ALIVE, connected, first_line, psycopg, schema_of
 from memory.protocols import Vector
 from memory.vectors import check_maker, check_query, check_vectors, ranked
 
@@ -23,12 +23,12 @@ SECONDS = 30
 """Longest wait for the server."""
 WATCHED_S = 0.2
 """How often it is asked whether a graph is still wanted."""
-_ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _SETTINGS = {
     "hnsw.ef_search": "400",  # candidates of a search; with 200 it finds 80 % of the ten nearest of 100,000 vectors
     "hnsw.iterative_scan": "strict_order",  # of more than that too (pgvector 0.8)
     "lock_timeout": f"{SECONDS}s",
     "statement_timeout": f"{SECONDS}s",
+    **ALIVE,
 }
 NEIGHBOURS = 16
 GRAPH = f"m = {NEIGHBOURS}, ef_construction = 200"
@@ -84,9 +84,7 @@ class PgvectorIndex:
             self._run(_CATALOGUE.format(self._catalogue))
 
     def _connected(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            self._database, autocommit=True, application_name="evolve index", connect_timeout=SECONDS, **_ALIVE
-        )
+        return connected(self._database, "evolve index")
 
     def upsert(self, collection: str, ids: Sequence[str], vectors: Vector) -> None:
         """Insert or replace vectors `(n, dim)`. Raises `BadInput` on a zero vector or another dimension."""
@@ -163,7 +161,7 @@ class PgvectorIndex:
         with connection.transaction():
             ((given,),) = connection.execute(_MEGABYTES).fetchall()
             settings = {"maintenance_work_mem": f"{max(given, min(needed, MEMORY_MB))}MB", "statement_timeout": "0"}
-            settings |= {"lock_timeout": f"{SECONDS}s", "search_path": self._path}
+            settings |= {"lock_timeout": f"{SECONDS}s", "search_path": self._path, **ALIVE}
             settings |= {} if shared else {"max_parallel_maintenance_workers": "0"}
             for setting in settings.items():
                 connection.execute("SELECT set_config(%s, %s, true)", setting)

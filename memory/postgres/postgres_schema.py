@@ -12,9 +12,6 @@ from collections.abc import Iterator
 
 from memory.table_schema import DERIVED, PROJECTION, TRUTH
 
-STEPS = ("m001_base",)
-"""Names of the changes to the schema, in order; a database that holds another one is of a newer version."""
-
 _TYPES = (
     (r"INTEGER PRIMARY KEY AUTOINCREMENT", "BIGINT PRIMARY KEY"),
     (r"\bINTEGER\b", "BIGINT"),
@@ -83,9 +80,16 @@ def tables(script: str) -> str:
     return made
 
 
-def statements() -> Iterator[str]:
+def _base() -> Iterator[str]:
     """Yield the statements that make an empty workspace, in the schema that is the first of the search path."""
     script = tables(TRUTH + PROJECTION + DERIVED) + _WORDS + _JOURNAL + _NAMES
     yield from filter(str.strip, script.split(";\n"))
     yield "CREATE TABLE steps (name TEXT PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())"
-    yield from (f"INSERT INTO steps (name) VALUES ('{name}')" for name in STEPS)
+
+
+STEPS: dict[str, tuple[str, ...]] = {"m001_base": tuple(_base())}
+"""The changes to the schema, in order: name -> statements. A database that holds another name is of a newer version.
+
+A workspace that lacks some of them gets them when it is opened for writing. What was released is never changed: a new
+step changes it.
+"""

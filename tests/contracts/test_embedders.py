@@ -76,7 +76,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_sentence_model(tmp_path_factory.mktemp("model"))
 
 
-NAMES = [pytest.param(each, marks=pytest.mark.slow if takes_model(each) else ()) for each in members(embedders)]
+NAMES = [
+    pytest.param(each, marks=pytest.mark.slow if takes_model(member(embedders, each)) else ())
+    for each in members(embedders)
+]
 
 
 @pytest.fixture(params=["cached", *NAMES], scope="module")
@@ -85,7 +88,7 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         journal = Journal(tmp_path_factory.mktemp("cache") / "evolve.db")
         yield lambda: CachedEmbedder(HashingEmbedder(), journal, persist=True)
         journal.close()
-    elif takes_model(request.param):
+    elif takes_model(member(embedders, request.param)):
         folder = request.getfixturevalue("model_folder")
         yield lambda: member(embedders, request.param)(folder)
     else:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.errors import BadInput, EmbedderMismatch
+from memory.index_kinds import index_kinds
 from memory.index_place import ServedIndex
-from memory.indexes import index_kinds
 from memory.indexes.chroma import ChromaIndex
 from memory.indexes.exact import ExactIndex
 from memory.protocols import Index, Vector

@@ -29,7 +29,7 @@ from memory.episodes import put_run
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.journal import Journal
 from memory.moving import fingerprint, move
-from memory.postgres.postgres_engine import PostgresConnection, _Answer
+from memory.postgres.postgres_connection import NOTICED, PostgresConnection, _Answer
 from memory.records import DeltaOp, Event, Op, RecallQuery, Task, Trajectory
 from memory.runlist import RunFilter, runs
 from memory.scratch import scratch
@@ -158,11 +158,9 @@ def test_p2_the_server_of_new_workspaces_is_the_one_that_restarts(journal: Journ
 @pytest.mark.parametrize(
     ("given", "counts"),
     [
-        ("", {"connect_timeout": "30", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}),
-        (
-            "&connect_timeout=7&keepalives_idle=9",
-            {"connect_timeout": "7", "keepalives_idle": "9", "keepalives_interval": "10", "keepalives_count": "3"},
-        ),
+        ("", NOTICED),
+        ("&connect_timeout=7&keepalives_idle=9", {**NOTICED, "connect_timeout": "7", "keepalives_idle": "9"}),
+        ("&tcp_user_timeout=5000", {**NOTICED, "tcp_user_timeout": "5000"}),
     ],
 )
 def test_p2_a_server_that_is_gone_is_noticed_soon_or_when_the_address_says(
@@ -175,7 +173,7 @@ def test_p2_a_server_that_is_gone_is_noticed_soon_or_when_the_address_says(
 def test_p2_a_writer_waits_for_another_and_then_gives_up(
     journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.postgres.postgres_engine.BUSY_SECONDS", 1)
+    monkeypatch.setattr("memory.postgres.postgres_connection.BUSY_SECONDS", 1)
     with another(path, database) as impatient, journal.transaction():
         with pytest.raises(JournalError, match="kept it busy"), impatient.transaction():
             raise AssertionError("two writers at once")
@@ -185,7 +183,7 @@ def test_p2_a_writer_waits_for_another_and_then_gives_up(
 def test_p2_the_server_ends_the_transaction_of_a_writer_that_hangs(
     journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.postgres.postgres_engine._IDLE_SECONDS", 1)
+    monkeypatch.setattr("memory.postgres.postgres_connection._IDLE_SECONDS", 1)
 
     def hang(writer: Journal) -> None:
         with writer.transaction() as conn:
@@ -295,8 +293,9 @@ def test_p2_a_trial_is_made_on_a_copy_that_knows_what_recall_needs(store: Store,
 
 
 def test_p3_a_lease_is_kept_over_a_lost_connection_or_the_work_stops(
-    journal: Journal, path: Path, database: str
+    journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("memory.postgres.postgres_connection.GHOST_SECONDS", 0)
     with another(path, database) as other, journal.engine.lease("run-1") as mine:
         assert mine
         (row,) = journal.query("SELECT pg_backend_pid()")

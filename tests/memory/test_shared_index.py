@@ -14,6 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from benchmarks.postgres_server import running
 from evolve.archive.transfer import copy_settings
 from evolve.config.file import load_config
 from evolve.errors import ConfigError
@@ -128,6 +129,27 @@ def test_a_server_that_is_not_there_is_told_and_asked_again_later(tmp_path: Path
             carried(store)
             assert store.index.state().failure == ""
             assert answers(store) == answers(exact)
+
+
+def test_a_journal_that_is_away_when_the_index_begins_is_asked_again_later(tmp_path: Path) -> None:
+    database = workspace_address(vector=True)
+    journal = Journal(tmp_path / "evolve.db", database=database)
+    door = running(True) / ".s.PGSQL.5432"
+    closed = door.rename(door.with_name("closed"))
+    try:
+        store = Store.over(journal, embedder=HashingEmbedder(DIM), index="pgvector")
+        NAMED[id(store)] = "pgvector"
+        while not store.index.state().failure:
+            time.sleep(0.02)
+        assert "Is the server running" in store.index.state().failure
+        with pytest.raises(IndexUnavailable, match=r"its vectors may still be in the index.*Is the server running"):
+            store.index.rebuild()
+    finally:
+        closed.rename(door)
+    with store:
+        learn(store, 20)
+        carried(store)
+        assert len(held(store)) == 20
 
 
 def test_a_purge_reaches_the_server_and_says_where_it_does_not(stores: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,6 +365,7 @@ def test_an_index_that_fails_while_it_is_asked_is_left_for_a_while(
     ("index", "database", "said"),
     [
         ("pgvector", "", r"got index 'pgvector' and memory.database = ''; pgvector stands in the workspace's own"),
+        ("pgvector:http://host/name", "", r"got index 'pgvector:http://host/name' .* nothing after 'pgvector'"),
         ("chroma-http", "", r"expected 'chroma-http:http://HOST:8000/NAME', where NAME"),
         ("qdrant:http://localhost:6333", "", r"expected 'qdrant:http://HOST:6333/NAME'"),
         ("qdrant:http://localhost:port/name", "", r"got index 'qdrant:http://localhost:port/name'; expected"),
@@ -363,8 +386,8 @@ def test_an_address_that_is_none_is_refused_before_anything_is_asked(
     [
         ("faiss", "there is no index 'faiss'; there are chroma, chroma-http, exact, pgvector, qdrant"),
         ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are kept with every run"),
-        ("chroma:http://host/name", "the address of a server stands behind chroma-http, qdrant, and behind no other"),
-        ("qdrant", "the address of a server stands behind chroma-http, qdrant"),
+        ("chroma:http://host/name", "index 'chroma' is on no server; write 'chroma' without an address"),
+        ("exact:http://host/name", "index 'exact' is on no server"),
     ],
 )
 def test_settings_name_an_index_that_there_is_and_no_password(tmp_path: Path, index: str, said: str) -> None:

@@ -1,8 +1,9 @@
-"""What every page works with: the open workspace and who may do what."""
+"""Context of every page: the open workspace and who may do what."""
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ class PageContext:
     """What the last change came to, shown once on the next page."""
     home: str = ""
     """The configured namespace, where another one is shown."""
+    may_look: Callable[[], bool] = lambda: True
+    """Tells whether who opened a page may still see it. It asks the store."""
 
     @property
     def namespace(self) -> str:

@@ -1,4 +1,4 @@
-"""Who is let in: browsers on this machine that know the key, and forms that our own pages sent.
+"""Access control: browsers on this machine that know the key, and forms that our own pages sent.
 
 Every answer forbids scripts, styles, frames and connections from elsewhere, and scripts inside a page: learned text
 that slipped through the escaping could still not run. The key keeps out other users of the machine; the `Host` check

@@ -1,4 +1,4 @@
-"""Where the time and the tokens of one episode went: model calls and steps of the environment, one below the other.
+"""Waterfall of the time and the tokens of one episode: model calls and steps of the environment, one below the other.
 
 The journal holds how long each reply and each step took. Where the run was traced (`[telemetry]`), the spans are used:
 they also know when each began, and what else happened in between.

@@ -26,6 +26,7 @@ from evolve.lookup import find_records, find_skill
 from evolve.loop.runs import MCP
 from evolve.seeds import id_for
 from memory.errors import BadInput, NotFound
+from memory.fusion import within_budget
 from memory.kinds import payload_class
 from memory.operations import op_id
 from memory.records import (
@@ -44,11 +45,12 @@ from memory.records import (
     Trust,
 )
 from memory.runlist import OPENED
-from memory.snapshots import address, name_now
+from memory.snapshots import name_now
 from memory.store import Store
 from playbooks.core import core_records
 from playbooks.formats.entry import Entry, import_ops
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
+from playbooks.ranking import rank_key
 from playbooks.render import neutral
 from playbooks.similarity import exact_key
 from playbooks.view import RecordView
@@ -162,7 +164,7 @@ class ClientSession:
         recalled = (*shown.recalled, *self._below(task, (*shown.core, *shown.recalled)))
         text = learned(knowledge(shown.core, recalled, "full"))
         if self._agent:
-            snapshot = address(self._store.snapshot(self._namespace))
+            snapshot = self._store.snapshot(self._namespace).id  # its place in the journal counts what others write
         else:
             snapshot = name_now(self._store.journal, self._namespace)
         return Playbook(
@@ -261,32 +263,38 @@ class ClientSession:
         return recall_for(self._store, self._config, sought(task), records, policy)
 
     def _below(self, task: str, above: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
-        """Return what the layers recall for a task, each within its tokens, without what stands above it."""
+        """Return what the layers show for a task, each within its tokens, without what stands above it.
+
+        What is pinned in a layer goes first, then what the task recalls; without a task it is every text in use.
+        """
         said = {exact_key(record.payload.text()) for record in above}
         found: list[Record[Any]] = []
-        for layer in self._layers if task.strip() else ():
-            wanted = RecallQuery(
-                text=task,
-                namespace=layer.namespace,
-                kinds=text_kinds(self._config),
-                k=self._config.memory.recall_k,
-                token_budget=layer.tokens,
-            )
-            for item in self._recalled_below(layer, wanted):
-                key = exact_key(item.record.payload.text())
-                found += [item.record] if key not in said else []
+        for layer in self._layers:
+            known = texts(self._store.view(layer.namespace))
+            always = [record for record in known if record.pinned or not task.strip()]
+            new = sorted((r for r in always if exact_key(r.payload.text()) not in said), key=rank_key)
+            tokens = [self._store.count_tokens(record.payload.text()) for record in new]
+            kept = within_budget(tokens, layer.tokens)
+            shown = [_labelled(new[at], layer) for at in kept]
+            if task.strip():
+                wanted = RecallQuery(
+                    text=task,
+                    kinds=text_kinds(self._config),
+                    k=self._config.memory.recall_k,
+                    token_budget=layer.tokens - sum(tokens[at] for at in kept),
+                    exclude_ids=tuple(record.id for record in always),
+                )
+                shown += [item.record for item in self._recalled_below(layer, wanted)]
+            for record in shown:
+                key = exact_key(record.payload.text())
+                found += [record] if key not in said else []
                 said.add(key)
         return tuple(found)
 
     def _recalled_below(self, layer: Layer, wanted: RecallQuery) -> list[Recalled]:
         """Return what a layer recalls, under the labels that it has here."""
         found = self._store.recall(wanted.model_copy(update={"namespace": layer.namespace}))
-        return [
-            item.model_copy(
-                update={"record": item.record.model_copy(update={"slug": f"{layer.namespace}/{item.record.slug}"})}
-            )
-            for item in found
-        ]
+        return [item.model_copy(update={"record": _labelled(item.record, layer)}) for item in found]
 
     def _split(self, name: str) -> tuple[str | None, str]:
         """Return the layer that a name begins with, and the name there; empty = no layer, None = an unknown one."""
@@ -333,6 +341,11 @@ def visiting(config: Config) -> Config:
             "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
         }
     )
+
+
+def _labelled(record: Record[Any], layer: Layer) -> Record[Any]:
+    """Return a record of a layer under the label that it has in a playbook above it."""
+    return record.model_copy(update={"slug": f"{layer.namespace}/{record.slug}"})
 
 
 def _outcome(success: bool | None, feedback: str) -> Outcome | None:

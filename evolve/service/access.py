@@ -1,4 +1,4 @@
-"""Which agent is let in: the token of each request, looked up anew.
+"""Authenticate agents by the token of each request, looked up anew.
 
 The guard stands before all that answers agents, so what is added behind it is behind a token too.
 """
@@ -65,10 +65,15 @@ class Guard:
             why = "give a valid token: `Authorization: Bearer evolve_...` (`evolve tokens add` makes one)"
             await refusal(401, "Unauthorized", why, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
+        try:
+            read = await whole(headers, receive)
+        except HTTPException as error:
+            await refusal(error.status_code, "HTTPException", str(error.detail))(scope, receive, send)
+            return
         belongs_to(scope, token.id)
         known = CALLER.set(token)
         try:
-            await self._app(scope, bounded(receive), send)
+            await self._app(scope, read, send)
         finally:
             CALLER.reset(known)
 
@@ -76,6 +81,24 @@ class Guard:
 def refusal(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return an error as the API gives it."""
     return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
+
+
+async def whole(headers: Headers, receive: Receive) -> Receive:
+    """Read a body, and return what hands it on: an application may make anything of an error while it reads.
+
+    Raises an `HTTPException` for one that is too large, by what its headers say or by what has come.
+    """
+    if int(headers.get("content-length", 0)) > BODY:
+        raise _too_large()
+    part = bounded(receive)
+    parts = [await part()]
+    while parts[-1].get("more_body"):
+        parts.append(await part())
+
+    async def again() -> MutableMapping[str, Any]:
+        return parts.pop(0) if parts else await receive()
+
+    return again
 
 
 def bounded(receive: Receive) -> Receive:
@@ -87,7 +110,11 @@ def bounded(receive: Receive) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > BODY:
-            raise HTTPException(413, f"got a body of more than {BODY:,} bytes; send less")
+            raise _too_large()
         return message
 
     return part
+
+
+def _too_large() -> HTTPException:
+    return HTTPException(413, f"got a body of more than {BODY:,} bytes; send less")

@@ -8,6 +8,7 @@ refused from the next request on, by every process that serves it.
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,6 +27,8 @@ EVERYWHERE = "*"
 """Namespace of a token that may ask for any, and see the pages, which show the whole workspace."""
 NAME = 100
 """Characters of a name, at most."""
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]{0,63}")
+"""What a namespace is called that a token is for, or reads: its name stands in prompts and in labels."""
 
 Scope = Literal["read", "report", "review", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -64,14 +67,20 @@ def issue(
 ) -> tuple[Token, str]:
     """Journal a new token; return it and the text that its holder is given, which is shown this once.
 
-    Raises `BadInput` for a name that a valid token has, and for a scope, a lifetime or a layer that is none.
+    Raises `BadInput` for a name that a valid token has, and for a scope, namespace, lifetime or layer that is none.
     """
     if not name.strip() or len(name) > NAME:
         raise BadInput(f"got token name {name!r}, expected 1 to {NAME} characters that say who holds it")
     if odd := [scope for scope in scopes if scope not in SCOPES]:
         raise BadInput(f"got scope {odd[0]!r}, expected one or more of {', '.join(SCOPES)}")
-    if not scopes or not namespace:
-        raise BadInput(f"got scopes {list(scopes)} in namespace {namespace!r}; a token needs a scope and a namespace")
+    if not scopes:
+        raise BadInput(f"got no scope; a token needs a scope: one or more of {', '.join(SCOPES)}")
+    places = [*(() if namespace == EVERYWHERE else (namespace,)), *(layer.namespace for layer in layers)]
+    if unfit := [each for each in places if not _NAMESPACE.fullmatch(each)]:
+        raise BadInput(
+            f"got namespace {unfit[0]!r}, expected 1 to 64 letters (a to z), digits and any of . _ - @ /, a letter or "
+            f"digit first; {EVERYWHERE!r} means all namespaces, and no layer can be that"
+        )
     if lifetime is not None and lifetime <= timedelta(0):
         raise BadInput(f"got a lifetime of {lifetime}, expected more than nothing")
     if layers and (namespace == EVERYWHERE or namespace in {layer.namespace for layer in layers}):

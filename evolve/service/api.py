@@ -44,6 +44,8 @@ CHANGED = (
     REVOKED,
 )
 """Events by which somebody changed something."""
+TOLD = ("name", "scopes", "reason", "edited", "version", "content_hash")
+"""What the audit tells of such an event, beside who and when."""
 PAGE = 200
 """Rows of one answer, at most."""
 
@@ -101,15 +103,17 @@ class NewText(Frozen):
 
 
 class AuditRow(Frozen):
-    """One change: who made it, and of what."""
+    """One change: who made it, and of what. Its place in the journal is not told: that counts what others write."""
 
-    seq: int
     at: datetime
     event: str
     by: str
     """`operator`, `token:<name>`, or what learned it: `loop`."""
     subject: str
+    """Id of what changed: a record, a proposal, a token."""
     data: dict[str, Any] = Field(default={})
+    """Of a change to a record: the `version` that it made and its `content_hash`, both as `GET /knowledge/ID` has them
+    of the present version."""
 
 
 class Changed(Frozen):
@@ -232,7 +236,8 @@ def record(caller: Reader, name: str) -> KnowledgeDetail:
 @router.get("/runs")
 def runs(caller: Reader, offset: Offset = 0, limit: Limit = 25) -> list[RunSummary]:
     """List the runs in the namespace, the latest first."""
-    return list_runs(caller.store, RunFilter(namespace=caller.namespace), offset=offset, limit=limit)[0]
+    found, _ = list_runs(caller.store, RunFilter(namespace=caller.namespace), offset=offset, limit=limit)
+    return [_without_place(each) for each in found]
 
 
 @router.get("/runs/{run_id}")
@@ -241,7 +246,7 @@ def run(caller: Reader, run_id: str) -> RunSummary:
     found, _ = list_runs(caller.store, RunFilter(run_ids=(run_id,), namespace=caller.namespace), limit=1)
     if not found:
         raise NotFound(f"no run {run_id!r} in namespace {caller.namespace!r}")
-    return found[0]
+    return _without_place(found[0])
 
 
 # --- what a person decides and changes ---
@@ -318,6 +323,11 @@ def audit(caller: Admin, offset: Offset = 0, limit: Limit = 50) -> list[AuditRow
     return [_audited(caller.store.events(after=seq - 1, limit=1)[0]) for seq in seqs[offset:][:limit]]
 
 
+def _without_place(run: RunSummary) -> RunSummary:
+    """Return a run whose snapshot is named by its id alone: its place in the journal counts what others write."""
+    return run.model_copy(update={"snapshot": run.snapshot and run.snapshot.partition("@")[0]})
+
+
 def _texts(said: Decision) -> dict[str, str]:
     return {"reason": said.reason, "content": said.content or ""}
 
@@ -328,6 +338,6 @@ def _changed(commit: Commit) -> Changed:
 
 
 def _audited(event: Event) -> AuditRow:
-    data = {name: value for name, value in event.data.items() if name in ("name", "scopes", "reason", "edited")}
+    data = {name: value for name, value in event.data.items() if name in TOLD}
     by = str(event.data.get("actor", "operator"))
-    return AuditRow(seq=event.seq, at=event.created_at, event=event.type, by=by, subject=event.subject, data=data)
+    return AuditRow(at=event.created_at, event=event.type, by=by, subject=event.subject, data=data)

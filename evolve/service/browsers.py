@@ -78,7 +78,7 @@ class Browsers:
             return gone
         if token is None or _why_not(token):
             return RedirectResponse("/login", 303)
-        request.scope["desk"] = self._desk_of(token, path)
+        request.scope["desk"] = self._desk_of(token, path, self._visits[visit])
         return None
 
     async def _log_in(self, request: Request, known: Token | None) -> Response:
@@ -100,8 +100,8 @@ class Browsers:
         )
         return let_in
 
-    def _desk_of(self, token: Token, path: str) -> PageContext:
-        """Return what a page works with for one person."""
+    def _desk_of(self, token: Token, path: str, given: str) -> PageContext:
+        """Return what a page works with for one person; `given` is the text of the token."""
         may_change = token.may("admin") or (token.may("review") and path.split("/")[1] == "review")
         return replace(
             self._desk,
@@ -109,6 +109,7 @@ class Browsers:
             read_only=not may_change,
             actor=f"token:{token.name}",
             said=self._said.setdefault(token.id, []),
+            may_look=lambda: verified(self._desk.store, given) is not None,
         )
 
 

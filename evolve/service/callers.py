@@ -1,4 +1,4 @@
-"""What a token works with: the workspace in its namespace, its limits, and its sessions, each of which is a run."""
+"""Callers by token: the workspace in its namespace, its limits, and its sessions, each of which is a run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ SILENCE = 15.0
 
 @router.get("/live")
 async def live(request: Request, desk: At) -> StreamingResponse:
-    """Send the journal's position whenever it changed, or the figures of a training did."""
+    """Send the journal's position whenever it changed, or the figures of a training did.
+
+    It ends with the first look after which who listens may see the page no longer, since a token was revoked.
+    """
     return StreamingResponse(_changes(request, desk), media_type="text/event-stream")
 
 
@@ -32,6 +35,8 @@ async def _changes(request: Request, desk: PageContext) -> AsyncGenerator[str]:
         await asyncio.sleep(EVERY)
         quiet += EVERY
         state = await asyncio.to_thread(_state, desk)
+        if not await asyncio.to_thread(desk.may_look):
+            return
         if state != seen:
             seen, quiet = state, 0.0
             yield f"event: journal\ndata: {state[0]}\n\n"

@@ -1,4 +1,4 @@
-"""Which namespace the pages show: a choice of each browser, kept in a cookie."""
+"""Choose the namespace that the pages show, kept in a cookie of each browser."""
 
 from __future__ import annotations
 

@@ -13,17 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.integrations.client_limits import PROPOSALS, SESSIONS
 from evolve.loop.assembly import open_store
 from evolve.service import callers
-from evolve.service.access import BODY
+from evolve.service.access import BODY, whole
 from evolve.workspace import editing
 from memory.embedders.hashing import HashingEmbedder
 from memory.protocols import Vector
@@ -33,7 +35,7 @@ from tests.evolve.service.conftest import ALL, Client, Served, serving
 
 TASK = "Pay the invoice of Ann."
 STEPS = [{"action": "apps.payments.send()", "error": "no"}, {"action": "apps.payments.send(to='Ann')"}]
-OUTCOME = {"task": TASK, "steps": STEPS, "success": True, "feedback": "the bank said yes"}
+OUTCOME: dict[str, Any] = {"task": TASK, "steps": STEPS, "success": True, "feedback": "the bank said yes"}
 LESSON = "Ask twice before you pay more than a thousand."
 
 ROUTES: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -126,6 +128,11 @@ def test_what_a_person_changes_is_audited_with_the_token(served: Served) -> None
         *(f"knowledge.{verb}" for verb in ("add", "edit", "remove", "restore")),
     ]
     assert {row["by"] for row in made[:4]} == {"token:Ann"}
+    assert [row["data"]["version"] for row in made[:4]] == [4, 3, 2, 1]
+    now = keeper.ask("GET", f"/knowledge/{added}")["record"]
+    hashes = [row["data"]["content_hash"] for row in made[:4]]
+    assert hashes == [now["content_hash"]] * 3 + [hashes[3]]
+    assert hashes[3] != hashes[2]
     assert made[-1]["by"] == "operator"
     with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
         store.rollback("default", store.snapshot("default").id, actor="token:Ann")
@@ -263,6 +270,27 @@ def test_a_body_is_bounded_and_so_is_each_text_in_it(served: Served) -> None:
         ("/outcomes", {**OUTCOME, "steps": [{"action": "x" * 99_000}] * 30}),
     ):
         assert "expected at most" in client.error("POST", path, 400, json=body)
+
+
+def test_so_is_a_body_over_mcp_with_a_length_and_without(served: Served) -> None:
+    headers = {
+        "authorization": f"Bearer {served.client('agent', 'read').token}",
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+    }
+    parts = (b"x" * (BODY // 4) for _ in range(5))
+    for body in (b"x" * (BODY + 1), parts):
+        answer = served.http.post("/mcp", content=body, headers=headers)
+        assert answer.status_code == 413, answer.text
+        assert f"{BODY:,}" in answer.json()["error"]["message"]
+
+
+async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
+    async def receive() -> NoReturn:
+        raise AssertionError("it was read")
+
+    with pytest.raises(HTTPException, match="send less"):
+        await whole(Headers({"content-length": str(BODY + 1)}), receive)
 
 
 def test_who_calls_without_end_is_told_to_wait_and_nobody_else(served: Served) -> None:

@@ -9,6 +9,7 @@ B5  a person looks at another namespace, and changes what is known there
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import closing
 from dataclasses import dataclass
@@ -96,7 +97,13 @@ async def asked(app: Any, path: str, host: str) -> int:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope: dict[str, Any] = {
+    await app(wire(path, host), receive, send)
+    return int(sent[0]["status"])
+
+
+def wire(path: str, host: str) -> dict[str, Any]:
+    """Return the ASGI scope of a request."""
+    return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -109,8 +116,6 @@ async def asked(app: Any, path: str, host: str) -> int:
         "headers": [(b"host", host.encode())] if host else [],
         "server": ("testserver", 80),
     }
-    await app(scope, receive, send)
-    return int(sent[0]["status"])
 
 
 def test_who_may_read_sees_and_changes_nothing(served: Served) -> None:
@@ -179,6 +184,27 @@ def test_a_revoked_token_closes_the_pages_and_a_log_out_too(served: Served) -> N
     assert "Log out Bea" in bea.page("/login")
     assert bea.post("/logout") == 200
     assert bea.http.get("/runs", follow_redirects=False).status_code == 303
+
+
+async def test_an_open_page_is_told_nothing_once_its_token_is_revoked(served: Served) -> None:
+    ann = person(served, "Ann", "read")
+    cookie = "; ".join(f"{name}={value}" for name, value in ann.http.cookies.items())
+    begun, sent = asyncio.Event(), list[Any]()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            begun.set()
+
+    scope = wire("/live", "testserver") | {"headers": [(b"host", b"testserver"), (b"cookie", cookie.encode())]}
+    page = asyncio.ensure_future(served.http.app(scope, receive, send))
+    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.to_thread(evolve, served.folder, "tokens", "revoke", "Ann")
+    await asyncio.wait_for(page, 10)
+    assert [message.get("body", b"") for message in sent[1:]] == [b"retry: 2000\n\n", b""]
 
 
 def test_the_cookie_is_kept_from_scripts_and_from_plain_http_behind_tls(served: Served) -> None:

@@ -57,6 +57,19 @@ def test_no_route_leaves_the_namespace_of_the_token(served: Served) -> None:
     assert b.ask("GET", "/knowledge/1")["record"]["payload"]["content"] == SECRET_RULE
 
 
+def test_no_answer_tells_how_much_others_write(served: Served) -> None:
+    a = served.client("a", *ALL)
+    a.ask("POST", "/knowledge", 201, json={"content": "Greet gnus."})
+    shown = a.ask("POST", "/playbook", json={"task": "Greet a gnu."})
+    runs = a.ask("GET", "/runs")
+    named = [each["snapshot"] for each in (shown, *runs, *(a.ask("GET", f"/runs/{r['run_id']}") for r in runs))]
+    assert any(named[1:])
+    assert "@" not in "".join(filter(None, named))
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        assert store.get_snapshot(shown["snapshot"]).namespace == "default"
+    assert all("seq" not in row for row in a.ask("GET", "/audit"))
+
+
 def test_a_token_for_all_namespaces_says_which(served: Served) -> None:
     client = served.client("operator", "admin", namespace="*")
     assert "no namespace 'c'" in client.error("POST", "/playbook", 404, params={"namespace": "c"}, json={})
@@ -94,6 +107,27 @@ def test_a_user_is_shown_what_the_team_knows_below_its_own(served: Served) -> No
     with open_store(config, read_only=True) as store:
         assert not any(record.usage.cited for name in ("b", "everybody") for record in store.records(name))
         assert store.events(type="knowledge.refused", namespace="ann") == []
+
+
+def test_what_is_pinned_in_a_layer_is_in_every_playbook(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        ops = [DeltaOp(op=Op.ADD, payload={"content": f"Open door {at} of the vault at noon."}) for at in range(30)]
+        ops += [DeltaOp(op=Op.ADD, payload={"content": text}, pinned=True) for text in ("Greet gnus.", "Own words.")]
+        assert store.commit("team", [op.model_copy(update={"status": Status.ACTIVE}) for op in ops], actor="x").applied
+        own = DeltaOp(op=Op.ADD, payload={"content": "Own words."}, status=Status.ACTIVE)
+        assert store.commit("eve", [own], actor="x").applied
+        _, secret = issue(store, "eve", ["read"], "eve", layers=[Layer(namespace="team", tokens=40)])
+        texts = {f"team/{record.label}": record.payload.text() for record in store.records("team")}
+        count = store.count_tokens
+    eve = Client(served.http, secret)
+    for task in ("Open the vault.", "", " "):
+        shown = eve.ask("POST", "/playbook", json={"task": task})
+        told = [texts[label] for label in shown["ids"] if label in texts]
+        assert "Greet gnus." in told
+        assert "Own words." not in told  # it stands above
+        assert 1 < len(told) < 10
+        assert sum(map(count, told)) <= 40
+        assert shown["text"].count("Greet gnus.") == 1
 
 
 def test_what_a_layer_pushed_out_of_an_answer_was_not_shown(served: Served) -> None:
@@ -244,6 +278,14 @@ def test_a_token_that_cannot_be_is_refused_in_a_sentence(served: Served) -> None
         ):
             with pytest.raises(BadInput, match=why):
                 issue(store, name, scopes, "default", lifetime)
+        for wrong in ("", "team ", "te am", "team\n", "-team", "[team]", "x" * 65, "**"):
+            with pytest.raises(BadInput, match="expected 1 to 64 letters"):
+                issue(store, "bob", ["read"], wrong)
+        for wrong in ("team ", "*"):
+            with pytest.raises(BadInput, match="no layer can be that"):
+                issue(store, "bob", ["read"], "default", layers=[Layer(namespace=wrong, tokens=9)])
+        issue(store, "bob", ["read"], "team/ann.b@example.org-2", layers=[Layer(namespace="team_a", tokens=9)])
+        revoke(store, "bob")
         revoke(store, "ann")
         issue(store, "ann", ["read"], "default")
         with pytest.raises(NotFound, match="no valid token 'bob'"):

@@ -1,7 +1,9 @@
 from evolve.archive.backup import Backup
 from evolve.archive.merging import Merged
 from evolve.compare.against import Against
-from evolve.compare.comparison import Comparison
+from evolve.compare.arms import ArmRole
+from evolve.compare.comparison import ArmFigures, Comparison, Contrast
+from evolve.compare.life_results import Learned, Life
 from evolve.compare.plan import ComparisonOptions
 from evolve.config.file import load_config
 from evolve.config.model import (
@@ -38,25 +40,35 @@ from evolve.config.training import (
     TrainingLimits,
     TrainSection,
 )
+from evolve.environments.bfcl.data import Variant
 from evolve.environments.bfcl.environment import Bfcl, BfclConfig
 from evolve.environments.bfcl.world import BfclWorld
+from evolve.environments.mcp import McpTools
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.tools import ToolsEnvironment, Transcript
-from evolve.episode.metrics import Metrics
+from evolve.environments.tools import Called, ToolsEnvironment, Transcript
+from evolve.episode.injection import Shown
+from evolve.episode.metrics import Interval, Metrics
+from evolve.episode.skill_runtime.figures import SkillFigures
 from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
+from evolve.gates.account import GateAccount, GateCount
 from evolve.gates.decision_ledger import GateDecision
 from evolve.gates.review_queue import Standing
 from evolve.integrations.agent import Agent, Asked, Solve
-from evolve.integrations.langchain_middleware import Grade, Learning, LearningState
+from evolve.integrations.langchain_middleware import Grade, Learning, LearningState, Mark
 from evolve.integrations.langgraph_store import JournalStore, open_journal_store
+from evolve.loop.attempts import AttemptsReport
 from evolve.loop.evaluate import EvalReport
 from evolve.loop.history import RunSummary
-from evolve.loop.report import Report
+from evolve.loop.lives import Compared
+from evolve.loop.report import HeldOut, PassAtK, Report, Taught
+from evolve.loop.role_policies import RoleUse
 from evolve.loop.session import Outside, Parts, RunResult, aresume, arun, resume, run
 from evolve.loop.state import Turn
 from evolve.progress import Observer, Progress
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
+from evolve.statistics.clusters import Difference, Pairing
 from evolve.statistics.paired import Paired
+from evolve.training.admission import Weighed
 from evolve.training.promotion_gate import GenerationTrial
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from evolve.training.training_session import Trained
@@ -75,14 +87,14 @@ from evolve.workspace.episode_rows import EpisodeDetail, EpisodeRow, FigureRow
 from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
 from evolve.workspace.facade import Workspace
 from evolve.workspace.forgetting import ForgottenRow
-from evolve.workspace.opening import aopen, open
+from evolve.workspace.opening import aopen, import_workspace, open
 from evolve.workspace.plain_rows import Rows
 from evolve.workspace.playbook_text import Playbook
 from evolve.workspace.policy_versions import GenerationRow, Promoted
 from evolve.workspace.reviewing import ProposalRow
 from evolve.workspace.seeding import add_skill
 from evolve.workspace.task_session import AsyncOpenTask, Finished, OpenTask
-from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
+from evolve.workspace.versions import Edited, KnowledgeDiff, SnapshotRow
 from memory.doctor import Finding
 from memory.errors import BadInput, EvolveError, NotFound
 from memory.protocols import Gate, KnowledgeView
@@ -111,7 +123,10 @@ from memory.records import (
     UsageCounts,
     Verdict,
 )
+from memory.trajectories import Tag
+from memory.utility import Measured
 from playbooks.notebook.note_curator import NotebookSettings
+from playbooks.notebook.retry import PassAt, PassReport
 from playbooks.protocols import Curator, Reflector
 from playbooks.retirement import HarmfulRule, UnusedRule, UselessRule
 from policies.budget import Budget, BudgetedPolicy
@@ -120,14 +135,16 @@ from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUn
 from policies.features import ServerFeatures
 from policies.generations.server_check import CanaryReport
 from policies.langchain import LangChainOptions, LangChainPolicy
+from policies.langchain_ids import TokenChatModel
+from policies.llama_adapters import Adapted
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection
 from policies.price import Price
-from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
+from policies.protocols import Message, MessageRole, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
 from policies.recordings import Recordings
 from policies.rl.optimising import Dtype
 from policies.roles import Role
-from policies.scripted import Script, ScriptedPolicy
+from policies.scripted import Answer, Script, ScriptedPolicy
 from policies.structured import Structured, generate_structured
 from policies.templates import oneline
 from skills.distill import DistillSettings
@@ -138,12 +155,17 @@ from skills.skill_retirement import UnusedSkill, UselessSkill
 __all__ = [
     "Action",
     "ActionFormat",
+    "Adapted",
     "Against",
     "Agent",
+    "Answer",
     "AppliedPreset",
+    "ArmFigures",
+    "ArmRole",
     "Asked",
     "AsyncOpenTask",
     "AsyncWorkspace",
+    "AttemptsReport",
     "Backup",
     "BadInput",
     "Bfcl",
@@ -155,21 +177,26 @@ __all__ = [
     "BudgetSection",
     "BudgetedPolicy",
     "CachedPolicy",
+    "Called",
     "CanaryReport",
     "ChainGenerator",
     "Check",
     "Commit",
+    "Compared",
     "Comparison",
     "ComparisonOptions",
     "Config",
     "ConfigError",
     "Connection",
+    "Contrast",
     "ControlsSection",
     "Curator",
     "DeltaOp",
     "Demonstration",
+    "Difference",
     "DistillSettings",
     "Dtype",
+    "Edited",
     "Environment",
     "EnvironmentFailure",
     "EnvironmentSection",
@@ -187,18 +214,22 @@ __all__ = [
     "ForgetSection",
     "ForgottenRow",
     "Gate",
+    "GateAccount",
+    "GateCount",
     "GateDecision",
     "GateSection",
     "GenerationRow",
     "GenerationTrial",
     "Grade",
     "HarmfulRule",
+    "HeldOut",
     "HistoryRow",
     "HostedTraining",
     "ImportedPlaybook",
     "ImportedSkills",
     "Injection",
     "Insight",
+    "Interval",
     "JournalStore",
     "KnowledgeDetail",
     "KnowledgeDiff",
@@ -207,14 +238,20 @@ __all__ = [
     "KnowledgeView",
     "LangChainOptions",
     "LangChainPolicy",
+    "Learned",
     "Learning",
     "LearningState",
+    "Life",
     "LlamaRollouts",
     "LogSection",
+    "Mark",
+    "McpTools",
+    "Measured",
     "Member",
     "MemorySection",
     "Merged",
     "Message",
+    "MessageRole",
     "Metrics",
     "Mode",
     "NotFound",
@@ -229,8 +266,12 @@ __all__ = [
     "Outcome",
     "Outside",
     "Paired",
+    "Pairing",
     "PartialRollouts",
     "Parts",
+    "PassAt",
+    "PassAtK",
+    "PassReport",
     "Payload",
     "Playbook",
     "PlaybookFormat",
@@ -256,6 +297,7 @@ __all__ = [
     "Report",
     "Role",
     "RoleSection",
+    "RoleUse",
     "RolloutReuse",
     "Rows",
     "RunResult",
@@ -268,7 +310,9 @@ __all__ = [
     "ServerFeatures",
     "ServerOptions",
     "SftTable",
+    "Shown",
     "Skill",
+    "SkillFigures",
     "SkillFormat",
     "SkillTest",
     "SkillsSection",
@@ -281,9 +325,12 @@ __all__ = [
     "StepResult",
     "StopReason",
     "Structured",
+    "Tag",
     "Task",
+    "Taught",
     "TeacherSection",
     "TelemetrySection",
+    "TokenChatModel",
     "ToolCall",
     "ToolSpec",
     "ToolsEnvironment",
@@ -302,8 +349,10 @@ __all__ = [
     "UselessSkill",
     "UserCodeError",
     "UtilityEstimate",
+    "Variant",
     "Verdict",
     "Way",
+    "Weighed",
     "Workspace",
     "WorkspaceClosed",
     "add_skill",
@@ -311,6 +360,7 @@ __all__ = [
     "aresume",
     "arun",
     "generate_structured",
+    "import_workspace",
     "load_config",
     "oneline",
     "open",

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from memory.errors import BadInput
-from policies.protocols import Message, Reply, Role, SamplingParams
+from policies.protocols import Message, MessageRole, Reply, SamplingParams
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
         "TokenChatModel needs the package langchain-core: pip install 'evolve-agents[langchain]'", name=missing.name
     ) from missing
 
-ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
+ROLES: dict[str, MessageRole] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 IDS = ("prompt_token_ids", "token_ids", "logprobs", "policy_version")
 """What of a reply stands in `response_metadata`, as lists."""
 

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from memory.records import Frozen, ToolCall, Usage
 
-Role = Literal["system", "user", "assistant", "tool"]
+MessageRole = Literal["system", "user", "assistant", "tool"]
+"""Who says a message."""
 Profile = Literal["full", "compact"]
 """`full` prompts are for general models; `compact` ones carry the same fields in the pocket model's dialect."""
 
@@ -18,7 +19,7 @@ Profile = Literal["full", "compact"]
 class Message(Frozen):
     """One chat message."""
 
-    role: Role
+    role: MessageRole
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
-    from policies.protocols import Role
+    from policies.protocols import MessageRole
 
-    Turn = tuple[Role, Template]
+    Turn = tuple[MessageRole, Template]
 
 _NAME = re.compile(r"[a-z0-9_]+")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -119,4 +119,4 @@ def _load(prompts: ModuleType, name: str) -> tuple[tuple[Turn, ...], frozenset[s
     wanted = meta.find_undeclared_variables(environment.parse(source))
     parts = ("user", *_TURN.split(source))
     turns = [(role, text) for role, text in zip(parts[::2], parts[1::2], strict=True) if text.strip()]
-    return tuple((cast("Role", role), environment.from_string(text)) for role, text in turns), frozenset(wanted)
+    return tuple((cast("MessageRole", role), environment.from_string(text)) for role, text in turns), frozenset(wanted)

@@ -4,7 +4,7 @@ P1  sorted, without repeats
 P2  complete: everything public that `evolve` offers is in the list, and everything in the list exists
 P3  typed: `evolve/__init__.pyi` tells type checkers the same names, and every package is marked as typed
 P4  documented: every name has a docstring of its own and stands in docs/api.md
-P5  closed: what a public signature names is public, or comes from Python or a library
+P5  closed: what a public signature, alias or field names is public, or comes from Python or a library
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import ast
 import builtins
 import collections.abc
 import inspect
+import sys
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import evolve
@@ -27,15 +29,18 @@ from memory.store import Store
 
 MADE_FOR_YOU = ("ChainGenerator", "Asked", "AsyncOpenTask", "JournalStore", "OpenTask", "AsyncWorkspace", "Workspace")
 """Classes whose objects the library makes: nobody calls their constructors."""
-WORLDS = ("Bfcl", "BfclWorld", "Office", "ToolsEnvironment")
-"""Environments that ship here: what they say beyond the protocol is about their own insides."""
+WORLDS = ("Bfcl", "BfclWorld", "McpTools", "Office", "ToolsEnvironment")
+"""Worlds and tools that ship here: what they say beyond the protocol is about their own insides."""
+INSIDES = {"Asked.context": "RunContext", "Asked.state": "State"}
+"""Fields that carry what the loop works with from `ask` to `learn`; nobody outside reads it."""
 HOOKS = ("settings_customise_sources",)
 """Methods that a library calls."""
 OTHERS = {*dir(builtins), *typing.__all__, *collections.abc.__all__} | {
-    *("Path", "PathLike", "TracebackType", "ast", "datetime"),  # of Python
+    *("Path", "PathLike", "TracebackType", "datetime", "FunctionDef", "Import", "ImportFrom"),  # of Python
     *("BaseChatModel", "AnyMessage", "Request", "Response"),  # of LangChain
     *("BaseStore", "Item", "SearchItem", "NamespacePath", "Result"),  # of LangGraph
     *("M", "P", "R", "Row", "T", "cls"),  # type variables
+    "Logprob",  # a float, with how JSON writes it
 }
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 
@@ -74,6 +79,24 @@ def test_signatures_name_what_is_public() -> None:
     assert {name: names for name, names in missing.items() if names} == {}
 
 
+def test_a_public_name_is_the_only_thing_of_that_name() -> None:
+    found = [(name, base, text) for name in evolve.__all__ for base, _, text in fields(name, getattr(evolve, name))]
+    other = {
+        f"{name}: {word} of {base.__module__}"
+        for name, base, text in found
+        for word in words(text) & set(evolve.__all__)
+        if vars(sys.modules[base.__module__]).get(word, getattr(evolve, word)) is not getattr(evolve, word)
+    }
+    assert other == set()
+
+
+def test_a_workspace_shows_no_part_of_its_own() -> None:
+    for made in (evolve.Workspace, evolve.AsyncWorkspace):
+        body = ast.walk(ast.parse(dedent(inspect.getsource(made.__init__))))
+        told = {node.attr for node in body if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        assert {name for name in told if name[0] != "_"} == {"config"}
+
+
 def test_a_hidden_name_in_a_signature_is_noticed() -> None:
     def hidden(store: Store, *, rows: Sequence[Outcome] = ()) -> Stats | None: ...
 
@@ -81,17 +104,28 @@ def test_a_hidden_name_in_a_signature_is_noticed() -> None:
 
 
 def named_by(name: str, value: Any) -> Iterator[str]:
-    """Yield the names in the annotations of a function, of a class's public methods, and of what a user builds."""
-    for text in annotations(name, value):
-        yield from (node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name))
+    """Yield the names in the annotations of a function, of a class's public methods and fields, and in an alias."""
+    for text in written(name, value):
+        yield from words(text)
 
 
-def annotations(name: str, value: Any) -> Iterator[str]:
+def words(text: str) -> set[str]:
+    """Return the names in an annotation: of `module.Name` the second."""
+    every = list(ast.walk(ast.parse(text, mode="eval")))
+    modules = {node.value.id for node in every if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    plain = {node.id for node in every if isinstance(node, ast.Name)} - modules
+    return plain | {node.attr for node in every if isinstance(node, ast.Attribute)}
+
+
+def written(name: str, value: Any) -> Iterator[str]:
     """Yield the annotations as they are written."""
     if name in WORLDS:
         return
     if inspect.isfunction(value):
         yield from signed(value)
+    elif not inspect.isclass(value):
+        yield aliased(name)
+    yield from (text for _, field, text in fields(name, value) if f"{name}.{field}" not in INSIDES)
     for base in value.__mro__ if inspect.isclass(value) else ():
         if base.__module__.split(".")[0] not in PACKAGES:
             continue
@@ -100,8 +134,23 @@ def annotations(name: str, value: Any) -> Iterator[str]:
             made = each == "__init__" and name not in MADE_FOR_YOU
             if inspect.isfunction(function) and (made or not each.startswith("_")) and each not in HOOKS:
                 yield from signed(function)
-        if name not in MADE_FOR_YOU and (is_dataclass(base) or name.endswith("Section") or name == "Config"):
-            yield from (text for each, text in inspect.get_annotations(base).items() if each[0] != "_")
+
+
+def fields(name: str, value: Any) -> Iterator[tuple[type, str, str]]:
+    """Yield the class that declares it, name and annotation of each public field of a class."""
+    for base in value.__mro__ if inspect.isclass(value) and name not in WORLDS else ():
+        if base.__module__.split(".")[0] in PACKAGES:
+            for field, text in inspect.get_annotations(base).items():
+                if field[0] != "_":
+                    yield base, field, str(text)
+
+
+def aliased(name: str) -> str:
+    """Return what an alias of a type is written as."""
+    for node in ast.parse(inspect.getsource(import_module(HOME[name]))).body:
+        if isinstance(node, ast.Assign) and name in [ast.unparse(target) for target in node.targets]:
+            return ast.unparse(node.value)
+    raise AssertionError(f"{HOME[name]} assigns no {name}")
 
 
 def signed(function: Any) -> Iterator[str]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from evolve.archive.transfer import copy_database, copy_settings, copy_workspace, require_workspace, sha256_of
+from evolve.archive.transfer import copy_settings, copy_workspace, require_workspace, sha256_of
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
@@ -25,6 +25,7 @@ from memory.doctor import examine, held
 from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 from memory.records import Frozen
+from memory.sqlite.database import copy_database
 
 DEFAULT = "backups"
 """Folder beside evolve.toml that backups go to."""

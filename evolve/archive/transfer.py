@@ -33,8 +33,7 @@ from memory.indexes import for_a_copy
 from memory.journal import Journal
 from memory.moving import copy_to
 from memory.records import Frozen
-from memory.sqlite.database import clear_errors, logs_of
-from memory.sqlite.sql import sqlite3
+from memory.sqlite.database import copy_database, logs_of
 from policies.generations.generation_registry import DATABASE as REGISTRY_DATABASE
 from policies.generations.storage import FOLDER as ADAPTERS
 
@@ -122,16 +121,6 @@ def copy_settings(config: Config, copy: Path) -> bool:
         memory["index"] = for_a_copy(str(memory["index"]))
     copy.write_text(tomlkit.dumps(settings), encoding="utf-8")
     return True
-
-
-def copy_database(source: Path, copy: Path) -> None:
-    """Copy a SQLite file as it is at one moment, even while a run writes to it."""
-    with (
-        clear_errors(str(source)),
-        closing(sqlite3.connect(source)) as reader,
-        closing(sqlite3.connect(copy)) as writer,
-    ):
-        reader.backup(writer)
 
 
 def _put(bundle: Path, archive: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is compared: an arm is a configuration that learns, or a snapshot that learned already.
+"""Arms of a comparison: each is a configuration that learns, or a snapshot that learned already.
 
 default                                    the configuration that applies here
 careful.toml                               another configuration file
@@ -29,7 +29,7 @@ from memory.records import Frozen
 DEFAULT = "default"
 
 
-class Role(StrEnum):
+class ArmRole(StrEnum):
     """Why an arm is there."""
 
     COMPARED = "compared"
@@ -44,7 +44,7 @@ class Arm(Frozen):
 
     name: str
     config: dict[str, Any]
-    role: Role = Role.COMPARED
+    role: ArmRole = ArmRole.COMPARED
     learns: bool = True
     """Whether it works through the stream first."""
     snapshot: str | None = None

@@ -1,4 +1,4 @@
-"""What a comparison found: pure figures over the lives, ready for Markdown, JSON and pictures."""
+"""Results of a comparison: pure figures over the lives, ready for Markdown, JSON and pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from evolve.compare.arms import Arm, Role
+from evolve.compare.arms import Arm, ArmRole
 from evolve.compare.life_results import Life, read_lives
 from evolve.compare.plan import Plan
 from evolve.episode.metrics import Interval, interval
@@ -20,7 +20,7 @@ class ArmFigures(Frozen):
     """One arm over all its lives."""
 
     name: str
-    role: Role
+    role: ArmRole
     rate: float
     """Mean over lives of the share of report tasks solved."""
     interval: Interval
@@ -51,7 +51,7 @@ class Contrast(Frozen):
 
     base: str
     candidate: str
-    role: Role
+    role: ArmRole
     difference: Difference
     p_holm: float | None
     """Adjusted over the compared arms; None for a control, which is no question that was asked."""
@@ -86,7 +86,7 @@ class Comparison(Frozen):
     @property
     def floor(self) -> float | None:
         """Return the share of pairs in which the first arm differs from itself; None where it was not measured."""
-        return next((contrast.flips for contrast in self.contrasts if contrast.role is Role.AA), None)
+        return next((contrast.flips for contrast in self.contrasts if contrast.role is ArmRole.AA), None)
 
     @property
     def repeated(self) -> str:
@@ -96,7 +96,7 @@ class Comparison(Frozen):
     @property
     def family(self) -> int:
         """Return how many comparisons Holm's rule corrects for."""
-        return sum(contrast.role is Role.COMPARED for contrast in self.contrasts)
+        return sum(contrast.role is ArmRole.COMPARED for contrast in self.contrasts)
 
 
 def read_comparison(folder: Path, plan: Plan) -> Comparison:
@@ -127,7 +127,7 @@ def make_comparison(plan: Plan, lives: Sequence[Life], folder: str) -> Compariso
 def _contrasts(plan: Plan, lives: Sequence[Life]) -> tuple[Contrast, ...]:
     marks = {(life.arm, life.replicate): life.passed for life in lives}
     first, found = plan.arms[0], list[tuple[Arm, tuple[Pairing, ...], Difference]]()
-    for role in (Role.AA, Role.CONTROL, Role.COMPARED):
+    for role in (ArmRole.AA, ArmRole.CONTROL, ArmRole.COMPARED):
         for arm in plan.arms[1:]:
             if arm.role is role:
                 pairs = tuple(
@@ -135,7 +135,7 @@ def _contrasts(plan: Plan, lives: Sequence[Life]) -> tuple[Contrast, ...]:
                     for r in plan.replicates
                 )
                 found.append((arm, pairs, compare(pairs)))
-    asked = [difference.p for arm, _, difference in found if arm.role is Role.COMPARED]
+    asked = [difference.p for arm, _, difference in found if arm.role is ArmRole.COMPARED]
     adjusted = iter(holm(asked))
     return tuple(
         Contrast(
@@ -143,7 +143,7 @@ def _contrasts(plan: Plan, lives: Sequence[Life]) -> tuple[Contrast, ...]:
             candidate=arm.name,
             role=arm.role,
             difference=difference,
-            p_holm=next(adjusted) if arm.role is Role.COMPARED else None,
+            p_holm=next(adjusted) if arm.role is ArmRole.COMPARED else None,
             lives=pairs,
         )
         for arm, pairs, difference in found

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from evolve.archive.transfer import copy_database
 from evolve.compare.arms import Arm
 from evolve.compare.plan import LIFE, Plan, Replicate
 from evolve.config.model import Config, ModelSection
@@ -27,6 +26,7 @@ from evolve.loop.session import Parts, aresume, arun
 from evolve.loop.state import Turn
 from evolve.parallel import all_of
 from evolve.progress import Observer
+from memory.sqlite.database import copy_database
 from policies.errors import BudgetExceeded
 from policies.protocols import Policy
 from policies.roles import Role

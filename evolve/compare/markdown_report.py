@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from evolve.compare.arms import Role
+from evolve.compare.arms import ArmRole
 from evolve.compare.comparison import ArmFigures, Comparison, Contrast
 from evolve.compare.life_results import Life
 from memory.records import Usage
@@ -17,7 +17,7 @@ _SHOWN = 40
 def markdown(found: Comparison) -> str:
     """Return the whole report."""
     parts = [
-        f"# {' against '.join(arm.name for arm in found.arms if arm.role is Role.COMPARED)}",
+        f"# {' against '.join(arm.name for arm in found.arms if arm.role is ArmRole.COMPARED)}",
         _head(found),
         *([f"**{found.toy}**"] if found.toy else []),
         "## Differences, in points of 100",

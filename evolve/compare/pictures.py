@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evolve.compare.arms import Role
+from evolve.compare.arms import ArmRole
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown_report import CURVES, FOREST
 from evolve.loop.curve import WINDOW, moving_mean
@@ -29,8 +29,8 @@ def _curves(found: Comparison, path: Path) -> Path:
     window = min((WINDOW, *(len(arm.curve) for arm in found.arms if arm.curve)))
     for arm in found.arms:
         if arm.curve:
-            line = "-" if arm.role is Role.COMPARED else "--"
-            color = "grey" if arm.role is Role.CONTROL else None
+            line = "-" if arm.role is ArmRole.COMPARED else "--"
+            color = "grey" if arm.role is ArmRole.CONTROL else None
             shares = [share for share in moving_mean(arm.curve, window) if share is not None]
             tasks = range(window, len(arm.curve) + 1)
             axes.plot(
@@ -52,7 +52,7 @@ def _forest(found: Comparison, path: Path) -> Path:
     axes = figure.subplots()
     for at, contrast in enumerate(rows):
         difference = contrast.difference
-        color = "black" if contrast.role is Role.COMPARED else "grey"
+        color = "black" if contrast.role is ArmRole.COMPARED else "grey"
         axes.plot([100 * difference.low, 100 * difference.high], [at, at], color=color)
         axes.plot([100 * difference.delta], [at], marker="s", color=color)
         axes.scatter(

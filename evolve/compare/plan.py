@@ -1,4 +1,4 @@
-"""What a comparison will do, fixed before its first episode: arms, lives, tasks. Stored beside the results.
+"""Plan of a comparison, fixed before its first episode: arms, lives, tasks. Stored beside the results.
 
 A life is one arm in one replicate (a deployment and a seed). All lives of a replicate get the same tasks in the same
 order with the same seeds; arms whose environment or stream differs are refused.
@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.compare.arms import Arm, Role
+from evolve.compare.arms import Arm, ArmRole
 from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
@@ -90,7 +90,7 @@ class Plan(Frozen):
     @property
     def compared(self) -> tuple[Arm, ...]:
         """Return the arms that were asked for; the others are compared with the first."""
-        return tuple(arm for arm in self.arms if arm.role is Role.COMPARED)
+        return tuple(arm for arm in self.arms if arm.role is ArmRole.COMPARED)
 
     def config(self, folder: Path, arm: Arm, replicate: Replicate, *, frozen: bool) -> Config:
         """Return the configuration of a life while it learns, or while it is judged."""
@@ -208,14 +208,14 @@ def _replicate(config: dict[str, Any], world: dict[str, Any], seed: int, options
 def _controls(arms: Sequence[Arm]) -> tuple[Arm, ...]:
     """Return A/A, and the first arm without memory; it works through the stream if any arm does."""
     first = arms[0]
-    again = first.model_copy(update={"name": f"{first.name} (again)", "role": Role.AA})
+    again = first.model_copy(update={"name": f"{first.name} (again)", "role": ArmRole.AA})
     bare = {**first.config, "playbook": {**first.config["playbook"], "enabled": False}}
     bare["run"] = {**bare["run"], "mode": "online"}
-    return again, Arm(name="without memory", role=Role.CONTROL, config=bare, learns=any(arm.learns for arm in arms))
+    return again, Arm(name="without memory", role=ArmRole.CONTROL, config=bare, learns=any(arm.learns for arm in arms))
 
 
 def _seed(arm: Arm, replicate: Replicate) -> int:
-    return seed_for(replicate.seed, "again") if arm.role is Role.AA else replicate.seed
+    return seed_for(replicate.seed, "again") if arm.role is ArmRole.AA else replicate.seed
 
 
 def _deciding(config: dict[str, Any]) -> list[tuple[str, Any]]:

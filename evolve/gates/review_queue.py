@@ -210,12 +210,22 @@ def edited(op: DeltaOp, text: str) -> dict[str, Any]:
         raise BadInput(f"got other words for a change ({op.op.value}) that has none; accept it as it is, or reject it")
     if not text.strip():
         raise BadInput("got an empty text; expected the words to apply, or reject the change")
-    if field := WRITTEN_IN.get(op.kind):
-        return op.payload | {field: text}
+    return in_other_words(op.kind, op.payload, text)
+
+
+def in_other_words(kind: str, payload: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a payload with the text that a person wrote: its text field, or the fields of a JSON object.
+
+    Raises `BadInput` where a kind without a text field gets no JSON object.
+    """
+    if field := WRITTEN_IN.get(kind):
+        return payload | {field: text}
     try:
-        return op.payload | json.loads(text)
+        return payload | json.loads(text)
     except (ValueError, TypeError) as error:
-        raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
+        raise BadInput(
+            f"got {text[:80]!r}; expected the fields of the {kind} to change as a JSON object: {error}"
+        ) from error
 
 
 def waiting(store: Store, name: str) -> Proposal:

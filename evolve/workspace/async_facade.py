@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from evolve.config.model import Config
 from evolve.errors import WorkspaceClosed
 from evolve.workspace import running
-from evolve.workspace.facade import Workspace
+from evolve.workspace.facade import Workspace, session_of
 from evolve.workspace.playbook_text import Playbook
 from evolve.workspace.task_session import AsyncOpenTask
 from memory.records import Task
@@ -78,13 +78,13 @@ class AsyncWorkspace:
         sync, self._sync = self._sync, None
         if sync is not None:
             try:
-                await sync.tasks.close(error)
+                await session_of(sync).close(error)
             finally:
                 await asyncio.to_thread(sync.close)
 
     def task(self, task: Task | str, *, learning: bool = True) -> AsyncOpenTask:
         """Return a task to be done in an `async with` block, as `Workspace.task`."""
-        return AsyncOpenTask(self.sync.tasks, task, learning)
+        return AsyncOpenTask(session_of(self.sync), task, learning)
 
     async def playbook(self) -> Playbook:
         """Return what is known and in use, as `Workspace.playbook`."""

@@ -57,8 +57,7 @@ def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     chosen.append(("reflector", config.playbook.reflector))
     chosen += [("curator", name) for name in config.playbook.curator.split("+")]
     chosen += [("gate", name) for name in config.gate.names]
-    if not config.memory.embedder.startswith("sentence:"):
-        chosen.append(("embedder", config.memory.embedder))
+    chosen.append(("embedder", app.named_embedder(config)[0]))
     known = _shipped(config)
     yield from ((what, name, known[what]) for what, name in chosen)
     yield from (("policy.model of 'scripted'", model.model, ()) for model in models if model.name == "scripted")

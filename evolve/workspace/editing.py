@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from evolve.config.model import Config
+from evolve.gates.review_queue import in_other_words
 from evolve.gates.scoring import cases
 from evolve.lookup import named
 from evolve.workspace.plain_rows import Rows
@@ -233,9 +234,12 @@ def written(content: str, *, section: str, pin: bool, allow_forgotten: bool = Fa
 
 
 def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = OPERATOR) -> Commit:
-    """Change the text of a bullet; the old version stays in the journal. Raises `NotFound`."""
+    """Change a bullet's text, a skill's code, or fields of a note or exemplar; the old version stays in the journal.
+
+    `content` is the new text or code; of a note or exemplar, a JSON object. Raises `NotFound`, and `BadInput`.
+    """
     record = named(store, namespace, name)
-    payload = record.payload.model_dump(mode="json") | {"content": content}
+    payload = in_other_words(record.kind, record.payload.model_dump(mode="json"), content)
     return store.commit(namespace, [rewritten(record, payload, record.version, actor)], actor=actor)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,12 +15,14 @@ from evolve.config.model import Config
 from evolve.episode.trust import text_of
 from evolve.gates.static import options_of
 from evolve.loop.assembly import open_store
+from evolve.registry import member
 from evolve.workspace.editing import OPERATOR
 from evolve.workspace.places import settings_at
 from memory.errors import BadInput, NotFound
 from memory.operations import DUPLICATE, imported
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store
+from playbooks import formats
 from playbooks.formats import markdown
 from playbooks.formats.detect import detect
 from playbooks.formats.entry import import_ops
@@ -93,7 +94,7 @@ def import_playbook(
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
     found: str = form or detect(text)
     _require_known(found)
-    entries = importlib.import_module(f"playbooks.formats.{found}").load(text)
+    entries = member(formats, found).load(text)
     if not entries:
         raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
     longest = options_of(config).max_chars
@@ -124,7 +125,7 @@ def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") 
     """Return the live playbook in a format of others, and how many bullets are in it."""
     _require_known(form)
     records = store.view(namespace).records(Bullet.kind)
-    return importlib.import_module(f"playbooks.formats.{form}").dump(records), len(records)
+    return member(formats, form).dump(records), len(records)
 
 
 def import_skills(store: Store, namespace: str, path: Path, form: SkillFormat | None = None) -> ImportedSkills:

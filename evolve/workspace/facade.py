@@ -76,11 +76,11 @@ class Workspace:
                 "that can be written"
             ) from error
         try:
-            self.tasks = TaskLoop(self._opened, config, parts)
+            self._tasks = TaskLoop(self._opened, config, parts)
+            """The session of its tasks."""
         except BaseException:
             self._opened.close()
             raise
-        """The session of its tasks."""
         self._thread: LoopThread | None = None
         self._starting = threading.Lock()
 
@@ -99,7 +99,7 @@ class Workspace:
         try:
             if thread is not None:
                 try:
-                    thread.submit(self.tasks.close(error)).result()
+                    thread.submit(self._tasks.close(error)).result()
                 finally:
                     thread.close()
         finally:
@@ -122,13 +122,13 @@ class Workspace:
         was learned, or why nothing was.
         """
         self._require_open()
-        return OpenTask(self.tasks, task, learning, self._wait)
+        return OpenTask(self._tasks, task, learning, self._wait)
 
     @property
     def playbook(self) -> Playbook:
         """What is known and in use; printed it is a line for each record, or a sentence why there is none."""
         rows = editing.listed(self._store, self.config, bounds=False)
-        return Playbook(rows, self.tasks.note)
+        return Playbook(rows, self._tasks.note)
 
     # --- runs of tasks of an environment ---
 
@@ -266,7 +266,10 @@ class Workspace:
         )
 
     def edit(self, name: str, content: str) -> Commit:
-        """Change the text of a rule; the old version stays in the journal. Raises `NotFound`, and `BadInput`."""
+        """Change a bullet's text or a skill's code; the old version stays in the journal.
+
+        Of a note or exemplar `content` is a JSON object of the fields to change. Raises `NotFound`, and `BadInput`.
+        """
         return editing.applied(editing.edit(self._store, self._namespace, name, content))
 
     def retire(self, name: str) -> Commit:
@@ -465,6 +468,11 @@ class Workspace:
         except BaseException:
             future.cancel()
             raise
+
+
+def session_of(workspace: Workspace) -> TaskLoop:
+    """Return the session of a workspace's tasks, for its twin."""
+    return workspace._tasks  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def _silent(figures: dict[str, float]) -> None:

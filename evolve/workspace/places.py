@@ -1,4 +1,4 @@
-"""What a place is the workspace of: a state folder, the folder of an evolve.toml, or that file itself."""
+"""Configuration of a place: a state folder, the folder of an evolve.toml, or that file itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known, as one prints it."""
+"""Records in use, as printed text."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_change_is_edited_in_its_words_or_as_an_object() -> None:
         with pytest.raises(BadInput, match="empty text"):
             edited(note, text)
     for text in ("Pay.", "7"):
-        with pytest.raises(BadInput, match=f"got '{text}'; expected the note as a JSON object"):
+        with pytest.raises(BadInput, match=f"got '{text}'; expected the fields of the note to change as a JSON object"):
             edited(note, text)
 
 

@@ -25,7 +25,8 @@ from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts
 from evolve.workspace import exchange
 from memory.operations import removal
-from memory.records import Provenance
+from memory.records import DeltaOp, Op, Provenance, Status
+from playbooks.kinds.note import EXAMPLE
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import SETTINGS, evolve_json, settings
@@ -321,6 +322,36 @@ def test_a_rule_cannot_be_emptied(memory: Workspace) -> None:
     assert memory.knowledge()[0].content == "Greet the accountant."
 
 
+def test_a_skill_is_edited_as_code_and_a_note_as_its_fields(memory: Workspace) -> None:
+    evolve.add_skill(memory.config, SKILL)
+    memory.edit("pages", SKILL.replace("// 10", "// 20"))
+    skill = memory.show("pages").record
+    assert (skill.version, skill.payload.source) == (2, SKILL.replace("// 10", "// 20"))
+    with open_store(memory.config, owner=False) as store:
+        op = DeltaOp(op=Op.ADD, kind="note", payload=EXAMPLE.model_dump(mode="json"), status=Status.ACTIVE)
+        store.commit(memory.config.memory.namespace, [op], actor="test")
+    (note,) = memory.knowledge(kind="note")
+    memory.edit(note.label, '{"strategy": "Read the units first."}')
+    assert memory.show(note.label).record.payload == EXAMPLE.model_copy(update={"strategy": "Read the units first."})
+    with pytest.raises(BadInput, match="expected the fields of the note to change as a JSON object"):
+        memory.edit(note.label, "Read the units first.")
+
+
+def test_an_archive_is_brought_in(memory: Workspace, tmp_path: Path) -> None:
+    memory.add("Greet the accountant.")
+    digest = memory.export_workspace(tmp_path / "all.tar.gz")
+    for folder in (tmp_path / "second", tmp_path / "third" / ".evolve"):
+        with evolve.import_workspace(tmp_path / "all.tar.gz", folder) as second:
+            assert [each.content for each in second.playbook] == ["Greet the accountant."]
+            assert second.knowledge()[0].trust == "operator"
+        with evolve.open(folder) as again:
+            assert len(again.playbook) == 1
+        with pytest.raises(BadInput, match="holds a workspace already"):
+            evolve.import_workspace(tmp_path / "all.tar.gz", folder)
+    with pytest.raises(NotFound, match="no file"):
+        evolve.import_workspace(tmp_path / digest, tmp_path / "fourth")
+
+
 def test_names_of_nothing_are_refused(memory: Workspace, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="got format 'xml'; expected one of ace, kayba, markdown, json"):
         memory.export_playbook("xml")  # type: ignore[arg-type]
@@ -419,7 +450,7 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
             settings(tmp_path / "by command"), "playbook", "import", str(long)
         )
         evolve.add_skill(second.config, SKILL)
-        with pytest.raises(BadInput, match="the change was refused"):
+        with pytest.raises(BadInput, match="a skill is a Python function, this does not parse"):
             second.edit("pages", "no code")
         written = second.export_skills(tmp_path / "skills")
         assert written.skills == ("pages",)

@@ -5,6 +5,8 @@ D2  images are pinned, only `serve` is published, on loopback, and no password s
 D3  the settings that they mount are read, and name what the services are called; so do those that are commented out
 D4  their own tools read them, where those are installed; the manifests are valid by Kubernetes' schemas. No package has
     KubeRay's: its pods are Kubernetes' own, and what is around them was read in the definition of ray.io/v1
+D5  what drives a Ray cluster is a node of it, and goes on with its run when it is started again; Ray's pods are asked
+    what the image can answer
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from evolve.cli.main import app
 from evolve.config.file import load_config
 from evolve.workspace.config_check import check_names
 
+RAY_NODE = {"app": "evolve-ray"}
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
@@ -39,6 +42,12 @@ def commands() -> Iterator[list[str]]:
         yield container.get("command", [])
     for text in TEXTS.values():
         yield from (found.split() for found in re.findall(r"\bevolve (?:serve|run|tokens) ?[^\n\"\]`,]*", text))
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    """Return the only manifest of a kind."""
+    (found,) = [each for each in MANIFESTS if each["kind"] == kind]
+    return found
 
 
 def containers() -> Iterator[dict[str, Any]]:
@@ -95,10 +104,49 @@ def test_the_settings_are_read_and_name_the_services(monkeypatch: pytest.MonkeyP
     postgres = COMPOSE["services"]["postgres"]["environment"]
     assert host.groups() == (postgres["POSTGRES_USER"], "postgres", postgres["POSTGRES_DB"])
     assert COMPOSE["services"]["run"]["environment"]["RAY_ADDRESS"] == "ray-head:6379"
-    (cluster,) = [each for each in MANIFESTS if each["kind"] == "RayCluster"]
-    job = next(each for each in MANIFESTS if each["kind"] == "Job")
-    (run,) = job["spec"]["template"]["spec"]["containers"]
-    assert run["env"] == [{"name": "RAY_ADDRESS", "value": f"{cluster['metadata']['name']}-head-svc:6379"}]
+    (run,) = manifest("Job")["spec"]["template"]["spec"]["containers"]
+    address = f"{manifest('RayCluster')['metadata']['name']}-head-svc:6379"
+    assert run["env"] == [{"name": "RAY_ADDRESS", "value": address}]
+
+
+def test_what_drives_the_cluster_is_a_node_of_it_and_goes_on_with_its_run() -> None:
+    job = manifest("Job")["spec"]
+    drivers = {"compose": COMPOSE["services"]["run"], "kubernetes": job["template"]["spec"]["containers"][0]}
+    for where, driver in drivers.items():
+        shell, option, script = driver["command"]
+        assert (shell, option) == ("bash", "-c"), where
+        begun, _, ran = script.partition("exec ")
+        assert re.search(r"ray start --address (ray-head:6379|\"\$RAY_ADDRESS\") --num-cpus 0\b", begun), where
+        assert ran.strip() == "evolve run --resume", where
+    others = {name for name, each in COMPOSE["services"].items() if "RAY_ADDRESS" in each.get("environment", {})}
+    assert others == {"run"}
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    ended = [rule["onExitCodes"]["values"] for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
+    assert ended == [[3]], "a budget that is used up is not used once more"
+
+
+def test_the_pods_of_ray_are_asked_what_the_image_can_answer() -> None:
+    spec = manifest("RayCluster")["spec"]
+    locked = re.search(r"^ray==(\S+)", (DEPLOY.parent / "requirements.lock").read_text(), re.MULTILINE)
+    assert locked is not None
+    assert spec["rayVersion"] == locked[1]
+    (workers,) = spec["workerGroupSpecs"]
+    for group in (spec["headGroupSpec"], workers):
+        (container,) = group["template"]["spec"]["containers"]
+        for probe in ("livenessProbe", "readinessProbe"):
+            assert container[probe]["exec"]["command"][:2] == ["bash", "-c"], "without it KubeRay takes its own"
+        assert group["template"]["metadata"]["labels"].items() >= RAY_NODE.items()
+    assert manifest("Job")["spec"]["template"]["metadata"]["labels"].items() >= RAY_NODE.items()
+    assert manifest("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == RAY_NODE
+
+
+def test_every_node_of_ray_says_how_many_processors_it_has() -> None:
+    """A container sees all processors of its host."""
+    started = [each["command"] for each in COMPOSE["services"].values() if each.get("command", [""])[0] == "ray"]
+    assert [command[command.index("--num-cpus") + 1] for command in started] == ["0", "4"]
+    spec = manifest("RayCluster")["spec"]
+    nodes = (spec["headGroupSpec"], *spec["workerGroupSpecs"])
+    assert [group["rayStartParams"] for group in nodes] == [{"num-cpus": "0"}, {"num-cpus": "2"}]
 
 
 def test_the_settings_that_are_commented_out_name_services_that_are_started_on_demand(tmp_path: Path) -> None:
@@ -157,7 +205,7 @@ def test_compose_reads_its_file() -> None:
 
 
 FIELDS = {
-    "spec": {"headGroupSpec", "workerGroupSpecs"},
+    "spec": {"rayVersion", "headGroupSpec", "workerGroupSpecs"},
     "head": {"rayStartParams", "template"},
     "workers": {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"},
 }
@@ -167,14 +215,14 @@ FIELDS = {
 def test_the_manifests_are_valid() -> None:
     latest = kubernetes_validate.latest_version()
     seen = []
-    for manifest in MANIFESTS:
-        seen.append(manifest["kind"])
-        if manifest["kind"] != "RayCluster":
-            kubernetes_validate.validate(manifest, latest, strict=True)
+    for each in MANIFESTS:
+        seen.append(each["kind"])
+        if each["kind"] != "RayCluster":
+            kubernetes_validate.validate(each, latest, strict=True)
             continue
-        spec = manifest["spec"]
+        spec = each["spec"]
         (workers,) = spec["workerGroupSpecs"]
-        assert (manifest["apiVersion"], {*spec}) == ("ray.io/v1", FIELDS["spec"])
+        assert (each["apiVersion"], {*spec}) == ("ray.io/v1", FIELDS["spec"])
         assert ({*spec["headGroupSpec"]}, {*workers}) == (FIELDS["head"], FIELDS["workers"])
         for group in (spec["headGroupSpec"], workers):
             pods = {"apiVersion": "v1", "kind": "PodTemplate", "template": group["template"]}

@@ -11,7 +11,7 @@ import typer
 from evolve.cli.opening import begin, load
 from evolve.cli.output import Json, say, show
 from evolve.errors import ConfigError
-from memory.errors import BadInput
+from memory.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
@@ -59,6 +59,9 @@ def run(
     tag: Tag = None,
     review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
     executor: Annotated[str | None, typer.Option("--executor", help="Where episodes are done: local, ray.")] = None,
+    go_on: Annotated[
+        bool, typer.Option("--resume", help="Go on with the latest unfinished run of these settings, if there is one.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
@@ -71,9 +74,27 @@ def run(
     config = begin(context, changes)
     if review:
         config = changed(config, {"gate.names": tuple(dict.fromkeys((*config.gate.names, ReviewGate.name)))})
+    unfinished = _unfinished(config) if go_on else None
     with display(as_json) as shown:
-        result = session.run(config, observers=[shown] if shown else ())
+        observers = [shown] if shown else ()
+        if unfinished is not None:
+            result = session.resume(config, unfinished, observers=observers)
+        else:
+            result = session.run(config, observers=observers)
     _finish(config, result, as_json)
+
+
+def _unfinished(config: Config) -> str | None:
+    """Return the id of the latest unfinished run of these settings; None where there is none."""
+    from evolve.loop.assembly import open_store
+    from evolve.loop.runs import unfinished_of
+
+    try:
+        with open_store(config, read_only=True) as store:
+            found = unfinished_of(store, config)
+    except NotFound:
+        return None
+    return found.run_id if found else None
 
 
 def resume(

@@ -144,11 +144,21 @@ def load_run(store: Store, run_id: str | None = None) -> RunRecord:
                 return load_run(store, called[0])
             raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
         return RunRecord(run_id=run_id, kind=rows[0].kind, mode=rows[0].kind, status=DONE)
-    records = [RunRecord.model_validate(data) for data in store.runs() if data.get("status") != DONE]
-    unfinished = [record for record in records if record.kind in RESUMABLE]
+    unfinished = _unfinished(store)
     if not unfinished:
         raise NotFound("no unfinished run in this workspace; start one with `evolve run`")
     return unfinished[-1]
+
+
+def unfinished_of(store: Store, config: Config) -> RunRecord | None:
+    """Return the latest unfinished run that was begun with these settings and this name; None where there is none."""
+    begun = (config.digest, config.run.name)
+    return next((run for run in reversed(_unfinished(store)) if (run.config_hash, run.name) == begun), None)
+
+
+def _unfinished(store: Store) -> list[RunRecord]:
+    records = [RunRecord.model_validate(data) for data in store.runs() if data.get("status") != DONE]
+    return [record for record in records if record.kind in RESUMABLE]
 
 
 def started_with(record: RunRecord, config: Config) -> Config:

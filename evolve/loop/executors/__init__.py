@@ -1,1 +1,1 @@
-"""Where episodes are done, other than in this process: a file each."""
+"""Executors of episodes outside this process, a file each."""

@@ -67,9 +67,7 @@ class Packed:
 class Workers:
     """The workers for which there is room. Each job goes to the one that does fewest."""
 
-    def __init__(self, workers: Sequence[Any], ready: Sequence[Any]) -> None:
-        self.ready = ready
-        """What each said when it became ready."""
+    def __init__(self, workers: Sequence[Any]) -> None:
         self._workers = workers
         self._busy = [0] * len(workers)
 
@@ -108,7 +106,11 @@ def connected() -> Generator[None]:
         ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **quiet)
     except ConnectionError as missing:
         if "RAY_ADDRESS" in os.environ:
-            raise ConfigError(f"no Ray cluster at RAY_ADDRESS = {os.environ['RAY_ADDRESS']!r}: {missing}") from missing
+            address = os.environ["RAY_ADDRESS"]
+            raise ConfigError(
+                f"no Ray cluster at RAY_ADDRESS = {address!r}, or this machine is no node of it: {missing}. Run "
+                f"`ray start --address {address} --num-cpus 0` here first"
+            ) from missing
         ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
     except (RuntimeError, ValueError) as refused:  # of another version of Ray or Python, or no address
         raise ConfigError(f"the Ray cluster cannot be used from here: {refused}") from refused
@@ -152,7 +154,8 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
     watching = [asyncio.ensure_future(_watched(answers[answer], patience)) for answer in room]
     try:
         try:
-            ready = [await answer for answer in room]
+            for answer in room:
+                await answer
         except RayTaskError as failed:
             raise failed.cause from None
         except RayError as lost:
@@ -160,7 +163,7 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
                 f"a worker did not start on the Ray cluster ({lost}); each of its machines needs evolve, and the "
                 "modules that the settings name"
             ) from lost
-        yield Workers([answers[answer] for answer in room], ready)
+        yield Workers([answers[answer] for answer in room])
     finally:
         for each in watching:
             each.cancel()

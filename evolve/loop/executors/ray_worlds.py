@@ -23,6 +23,7 @@ from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import WorkerLost
 from evolve.loop.assembly import make_environment
 from evolve.loop.executors.cluster import Packed, Workers, connected, placed, ray
+from evolve.loop.executors.sources import code_of, require_same
 from evolve.protocols import Environment
 from memory.records import Trajectory, new_id
 from policies.errors import PolicyError, PolicyUnavailable
@@ -120,12 +121,15 @@ class WorldSettings:
     key: str
     """Equal for equal settings."""
     config: Config
+    code: str
+    """Of `code_of`, where the run is."""
 
     @staticmethod
     def of(config: Config) -> WorldSettings:
         """Return the world of a configuration, for workers that stand in other folders."""
         placed = config.model_copy(update={"root": config.root.resolve()})
-        return WorldSettings(sha256(f"{placed.root} {placed.model_dump_json()}".encode()).hexdigest(), placed)
+        key = sha256(f"{placed.root} {placed.model_dump_json()}".encode()).hexdigest()
+        return WorldSettings(key, placed, code_of(config))
 
 
 class Worlds:
@@ -139,9 +143,13 @@ class Worlds:
         """Return when this process is there."""
 
     async def episode(self, packed: Packed, world: WorldSettings, acting: RolloutConfig, asking: Asking) -> Trajectory:
-        """Return the trajectory of an attempt in a world, which is made once. Raises what `rollout` raises."""
+        """Return the trajectory of an attempt in a world, which is made once.
+
+        Raises what `rollout` raises, and `RunMismatch` where its code here is not that of the run.
+        """
         if world.key not in self._environments:
             find_modules_of(world.config)
+            require_same({"code": code_of(world.config)}, {"code": world.code})
             self._environments[world.key] = make_environment(world.config)
         policy = AskingPolicy(asking, self._relay)
         return await rollout(self._environments[world.key], policy, packed.unpacked(), acting)

@@ -172,6 +172,22 @@ def test_a_budget_ends_with_3_and_more_of_it_ends_the_run(tmp_path: Path, once_l
     assert learned_text(folder) == learned_text(once_learned)
 
 
+def test_run_with_resume_goes_on_with_the_unfinished_run_of_its_settings_or_begins_one(
+    tmp_path: Path,
+) -> None:
+    folder = settings(tmp_path, more="\n[budget]\ncalls = 40\n")
+    invoke(folder, "run", "--resume")
+    (stopped,) = evolve_json(folder, "logs", "list")
+    assert stopped["status"] == "stopped"
+    for other in (("--seed", "7"), ("--name", "second")):
+        begun = evolve_json(folder, "run", "--resume", "--limit", "1", "--set", "budget.calls=1000", *other)
+        assert begun["run_id"] != stopped["run"]
+    settings(tmp_path)
+    resumed = evolve_json(folder, "run", "--resume")
+    assert (resumed["run_id"], resumed["status"]) == (stopped["run"], "done")
+    assert evolve_json(folder, "run", "--resume", "--limit", "1")["run_id"] != stopped["run"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_process_is_taken_up_where_it_was(tmp_path: Path, once_learned: Path, how: signal.Signals) -> None:

@@ -23,6 +23,7 @@ import evolve as library
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.service.app import create_app
+from evolve.workspace.relocation import move_workspace
 from memory.journal import Journal
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, settings, start
 from tests.postgres import workspace_address
@@ -178,6 +179,31 @@ def test_s4_it_comes_back_to_the_folder_that_it_left_and_what_was_there_is_kept(
     assert evolve(folder, "memory", "doctor").strip() == "healthy"
     (before,) = (folder / ".evolve").glob("evolve.db.before-*")
     assert before.stat().st_size
+
+
+def test_s4_the_old_index_is_gone_once_the_new_file_is_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = workspace_address()
+    folder = settings(tmp_path, tasks=TASKS)
+    evolve(folder, "playbook", "add", "written before the move")
+    evolve(folder, "workspace", "move", "--to", address)
+    machine(folder, address)
+    index = folder / ".evolve" / "index"
+    index.mkdir()
+    rename = Path.rename
+
+    def killed_after(source: Path, target: Path) -> Path:
+        moved = rename(source, target)
+        if target.name == "evolve.db":
+            raise KeyboardInterrupt
+        return moved
+
+    monkeypatch.setattr(Path, "rename", killed_after)
+    with pytest.raises(KeyboardInterrupt):
+        move_workspace(load_config(folder / "evolve.toml"), "sqlite")
+    assert (folder / ".evolve" / "evolve.db").exists()
+    assert not index.exists()
 
 
 def test_s4_a_file_that_is_open_elsewhere_stays_as_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""Compares the code of a worker with that of the run: other code gives other prompts and other grades."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from evolve.config.model import Config
+from evolve.errors import RunMismatch
+
+_PACKAGES = ("evolve", "memory", "playbooks", "policies", "skills")
+
+
+def code_of(config: Config) -> str:
+    """Return a short hash of our packages, and of the user's modules that the environment and the policies are of."""
+    found = sha256()
+    for name in (*_PACKAGES, *sorted(_own(config).difference(_PACKAGES))):
+        for root, file in _files(name, "*" if name in _PACKAGES else "*.py"):
+            found.update(f"{name} {file.relative_to(root)}\0".encode() + sha256(file.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def require_same(here: Mapping[str, str], of_the_run: Mapping[str, str]) -> None:
+    """Raise `RunMismatch` where this worker would act with something else than the run."""
+    if other := sorted(name for name in {*here, *of_the_run} if here.get(name) != of_the_run.get(name)):
+        differ = ", ".join(f"{name} {here.get(name)!r} (the run: {of_the_run.get(name)!r})" for name in other)
+        raise RunMismatch(
+            f"a worker on {socket.gethostname()!r} would act with {differ}. Where `code` differs, install the same "
+            "evolve there and copy your own modules. Generations of a policy are files in .evolve/policies of each "
+            "machine: copy them too, or serve the model"
+        )
+
+
+def _own(config: Config) -> set[str]:
+    """Return the modules or packages, at the top, that `module:name` names."""
+    sections = (config.policy, *config.policy.roles.values())
+    scripts = (section.model for section in sections if section.name == "scripted")
+    named = (config.environment.name, *(section.name for section in sections), *scripts)
+    return {name.partition(":")[0].partition(".")[0] for name in named if ":" in name}
+
+
+def _files(name: str, pattern: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a module or package, each after the folder that its name is told from."""
+    spec = find_spec(name)
+    if spec is None:
+        return
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    for folder in folders:
+        files = sorted(file for file in folder.rglob(pattern) if file.is_file())
+        yield from ((folder, file) for file in files if file.parent.name != "__pycache__")
+    if not folders and spec.has_location and spec.origin:
+        yield Path(spec.origin).parent, Path(spec.origin)

@@ -1,4 +1,4 @@
-"""What sampling and training do on the device at hand, in steps: `make gpu`, or `python -m benchmarks.gpu OUT`.
+"""Measure sampling and training on the device at hand, in steps: `make gpu`, or `python -m benchmarks.gpu OUT`.
 
     parity     updates and greedy answers of the shipped weights, beside the CPU's
     speed      tokens a second, MFU and peak memory of 0.5 B random weights: sampling, and updates beside their plan

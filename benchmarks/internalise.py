@@ -1,4 +1,4 @@
-"""How much of the playbook may leave the prompt once the weights took it in: `python -m benchmarks.internalise`.
+"""Share of the playbook that may leave the prompt once the weights took it in: `python -m benchmarks.internalise`.
 
 In each office the agent learns a playbook from 300 train tasks, and `evolve train internalise` distils what was done
 with it into a policy that is not shown it (context distillation). Parent and child then do the same 153 held-out tasks,

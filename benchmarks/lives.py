@@ -1,4 +1,4 @@
-"""What runs in the processes of claim loop_3: an online run that may be killed at any statement, a writer of deltas.
+"""Processes of claim loop_3: an online run that may be killed at any statement, a writer of deltas.
 
 The functions are the targets of `multiprocessing` processes; what they have to say they write to files.
 """

@@ -1,4 +1,4 @@
-"""What a run decided, without what only names or times it: two runs with equal outcomes learned and did the same."""
+"""Outcome of a run, without what only names or times it: two runs with equal outcomes learned and did the same."""
 
 from __future__ import annotations
 

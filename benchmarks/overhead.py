@@ -1,4 +1,4 @@
-"""What the framework itself costs: an instant policy in a tiny world, with 10 to 10,000 bullets in the workspace.
+"""Cost of the framework itself: an instant policy in a tiny world, with 10 to 10,000 bullets in the workspace.
 
     python benchmarks/overhead.py [--tasks 60] [--bullets 10 100 1000 10000]
 

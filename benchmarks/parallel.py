@@ -1,4 +1,4 @@
-"""How much faster a batch of eight is at concurrency 8 than at 1, with a policy that takes half a second per call.
+"""Speed-up of a batch of eight at concurrency 8 over 1, with a policy that takes half a second per call.
 
     python benchmarks/parallel.py [--tasks 16] [--latency 0.5]
 

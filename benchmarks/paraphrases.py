@@ -1,4 +1,4 @@
-"""Which embedder finds a rule by what it means? Recall of 60 rules by 180 queries in other words, among look-alikes.
+"""Compare embedders at finding a rule by meaning: recall of 60 rules by 180 queries in other words, among look-alikes.
 
     python -m benchmarks.paraphrases [EMBEDDER ...]        default: hashing; `sentence:FOLDER`, `module:function` ...
 

@@ -1,4 +1,4 @@
-"""What partial rollouts (`evolve.training.partial`) gain on one core: python -m benchmarks.partial_rollouts FOLDER
+"""Gain of partial rollouts (`evolve.training.partial`) on one core: python -m benchmarks.partial_rollouts FOLDER
 
 The pocket model learns single tasks of offices 930 to 935 in groups (GRPO), with the rules shown that a grader alone
 reveals; each arm trains on as many groups. Told as JSON lines: seconds a group by the wall and by the processor, the

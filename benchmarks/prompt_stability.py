@@ -1,4 +1,4 @@
-"""How much of the knowledge section stays where it was from one task's first prompt to the next, while the loop learns.
+"""Stability of the knowledge section from one task's first prompt to the next, while the loop learns.
 
 Three online runs in one workspace, batch 1: what a run learned is promoted to `active` before the next one starts, so
 that it enters the core at a compaction point; within a run, counters change after every task. The same records, in the

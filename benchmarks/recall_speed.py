@@ -1,4 +1,4 @@
-"""How long recall takes, and how much of the truth Chroma finds, from 10 to 10,000 records.
+"""Speed of recall, and Chroma's recall against exact search, from 10 to 10,000 records.
 
     python benchmarks/recall_speed.py [--records 10 100 1000 10000] [--queries 200]
 

@@ -1,4 +1,4 @@
-"""What a step of online training costs in a workspace whose journal holds many episodes.
+"""Cost of a step of online training in a workspace whose journal holds many episodes.
 
     python -m benchmarks.rl_journal [--episodes 0 5000 20000] [--steps 6]
 

@@ -1,4 +1,4 @@
-"""How weights of SAGE in miniature are tried: in offices nobody trained on, with or without a library.
+"""Trials of weights of SAGE in miniature: in offices nobody trained on, with or without a library.
 
 In all arms alike an agent is told the silent rules of the office, which a grader alone reveals; the others it finds out
 by acting, and is locked out at the third refused call.

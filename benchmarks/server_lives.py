@@ -1,4 +1,4 @@
-"""What runs in the processes of claim scale_2: the command itself, the model of its workers, the network to the server.
+"""Processes of claim scale_2: the command itself, the model of its workers, the network to the server.
 
 python -m benchmarks.server_lives run|resume        in the folder of a workspace
 python -m benchmarks.server_lives network FROM TO   hand on what comes to one socket to another

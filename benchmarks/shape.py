@@ -30,7 +30,7 @@ SQL = re.compile(
     r"\s*(SELECT\b.+\bFROM|INSERT (OR \w+ )?INTO|DELETE FROM|CREATE (TABLE|INDEX|VIRTUAL)|UPDATE \w+ SET|PRAGMA)\b",
     re.DOTALL,
 )
-OWN = re.compile(rf"({'|'.join(PACKAGES)})((?:\.\w+)+)(:\w+)?")
+OWN = re.compile(rf"({'|'.join(PACKAGES)})((?:\.\w+)+)(\.\{{\}})*(:\w+)?")
 SETTING = re.compile(r"^\| `([a-z_.]+)`", re.MULTILINE)
 USERS = ("benchmarks", "docs/guides", "docs/presets.md", "evolve/config/presets", "examples", "tests", "README.md")
 """Where a key of the configuration is set by somebody."""
@@ -142,18 +142,25 @@ def unset(root: Path) -> list[str]:
 
 
 def _texts(root: Path, graph: grimp.ImportGraph, matches: Callable[[str], object]) -> Iterator[tuple[str, str]]:
-    """Yield the string constants that match, docstrings left out, with their module."""
+    """Yield the strings that match, docstrings left out, with their module; `{}` stands for a value in an f-string."""
     for module in sorted(graph.modules):
         tree = ast.parse(_file(root, module).read_text(encoding="utf-8"))
         said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            text = node.value if isinstance(node, ast.Constant) and id(node) not in said else None
-            if isinstance(text, str) and matches(text):
+            text = None if id(node) in said else _text(node)
+            if text is not None and matches(text):
                 yield module, text
 
 
+def _text(node: ast.AST) -> str | None:
+    """Return the text of a string, or of an f-string with `{}` for each value."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) or "{}" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
 def _names_module(root: Path, text: str) -> bool:
-    path = root / text.partition(":")[0].replace(".", "/")
+    path = root / re.split(r":|\.\{", text)[0].replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 

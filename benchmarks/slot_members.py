@@ -1,4 +1,4 @@
-"""What the slots of a training hold, each as settings that train with it: its members, and every option of theirs.
+"""Members of a training's slots, and every option of theirs, each as settings that train with it.
 
 Members that need more than their name get it: turns are branched, and failures are retried.
 """

@@ -3,6 +3,7 @@
     python -m benchmarks.slow_files build/tests.xml
 
 The argument is a JUnit file of pytest. A file that is not in the list counts as fast, so that new tests are run.
+Some tests of those that are in it are named in `tests/fast_tests.txt`, by hand: they are run as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one update really takes of this machine's memory: `python -m benchmarks.step_memory MODEL TOKENS SETTINGS`.
+"""Memory that one update really takes on this machine: `python -m benchmarks.step_memory MODEL TOKENS SETTINGS`.
 
 Prints `{"bytes": ..., "seconds": ...}`: the largest resident memory of the process while an update is made on one row
 of so many tokens, less what it had before the model was loaded (with all packages imported and used once, on a model

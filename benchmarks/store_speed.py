@@ -1,4 +1,4 @@
-"""How long a delta takes until it is committed and until the vector index has it, and how long recall takes.
+"""Time until a delta is committed and until the vector index has it, and time of a recall.
 
 One `Store` that owns its Chroma index, filled with records of 30 words drawn by Zipf's law; hashed embeddings of 256
 dimensions. Wall times in milliseconds, each beside the processor time of the calling thread, because a busy machine

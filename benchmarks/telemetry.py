@@ -1,4 +1,4 @@
-"""What tracing costs: the same run of the office without telemetry, with spans in the workspace, and with content.
+"""Cost of tracing: the same run of the office without telemetry, with spans in the workspace, and with content.
 
     python -m benchmarks.telemetry [--tasks 60] [--rounds 9]
 

@@ -1,4 +1,4 @@
-"""What claim scale_3 measures with: a world that costs nothing, a model that takes a second, writers of a workspace.
+"""Workload of claim scale_3: a world that costs nothing, a model that takes a second, writers of a workspace.
 
 A configuration can name the world and the model, so that workers on other machines make their own.
 """

@@ -1,4 +1,4 @@
-"""What may happen to a training besides a kill: a full disk, a gradient that is no number, a world whose server dies.
+"""Faults of a training besides a kill: a full disk, a gradient that is no number, a world whose server dies.
 
 Each case starts from a copy of one workspace, asks `evolve train run` for a training, and looks at what it said, how
 it ended, whether the live policy is what it was, and whether the same command ends as an undisturbed training once the

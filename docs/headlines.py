@@ -6,7 +6,7 @@ are measured; every other figure is in docs/results.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.table import ROOT, Rows, find
@@ -14,6 +14,8 @@ from benchmarks.table import ROOT, Rows, find
 SCRIPTS = ROOT / "benchmarks" / "claims"
 MOST = 10
 """Rows of README's table."""
+REAL = ("real_", "train_1_")
+"""What the claims on models of half a billion parameters begin with."""
 
 
 class Headline(NamedTuple):
@@ -147,10 +149,17 @@ HEADLINES = (
 
 
 def table(results: Mapping[str, Rows]) -> str:
-    """Return README's table of stored results, below a sentence about the claims on real models."""
+    """Return README's table of stored results, below what is to be said of the claims on real models."""
     shown = [each for each in HEADLINES if each.claim in results][:MOST]
     head = ["| what | measured [95 %] | beside it | claim, commit |", "| --- | --- | --- | --- |"]
-    return "\n".join([*_missing(results), *head, *(_row(each, results[each.claim]) for each in shown)]) + "\n"
+    rows = [_row(each, results[each.claim]) for each in shown]
+    return "\n".join([*_missing(results), _acting(shown), *head, *rows]) + "\n"
+
+
+def _acting(shown: Sequence[Headline]) -> str:
+    """Return the sentence that says who acts in which rows."""
+    real = sum(each.claim.startswith(REAL) for each in shown)
+    return f"In the first {real} rows a model of half a billion parameters acts; below them *pocket* or a script.\n"
 
 
 def _row(headline: Headline, rows: Rows) -> str:

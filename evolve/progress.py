@@ -1,4 +1,4 @@
-"""What a run tells whoever watches: typed events, one way. An observer that breaks is dropped; the run goes on."""
+"""Progress of a run for observers: typed events, one way. An observer that breaks is dropped; the run goes on."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def check_name(what: str, name: str, known: Iterable[str]) -> None:
         load_object(name)
         return
     known = set(known)
-    if name not in known and name not in (names := sorted({*known, *_added(what)})):
+    if name not in known and name not in (names := sorted({*known, *added(what)})):
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise ConfigError(f"no {what} {name!r}{meant}; there are {', '.join(names)}, or give `module:attribute`")
@@ -80,7 +80,7 @@ def choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Ca
     check_name(what, name, known)
     if ":" in name or name not in known:
         with users(f"{what} {name!r}"):
-            return own(load_object(name) if ":" in name else _added(what)[name].load())
+            return own(load_object(name) if ":" in name else added(what)[name].load())
     try:
         return known[name]()
     except ModuleNotFoundError as missing:
@@ -95,13 +95,13 @@ def choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Ca
 def loaded(what: str) -> dict[str, Any]:
     """Return what other installed packages add, by name, imported. Raises `UserCodeError` for a bug in one."""
     found: dict[str, Any] = {}
-    for name, point in _added(what).items():
+    for name, point in added(what).items():
         with users(f"{what} {name!r}"):
             found[name] = point.load()
     return found
 
 
-def _added(what: str) -> dict[str, metadata.EntryPoint]:
+def added(what: str) -> dict[str, metadata.EntryPoint]:
     """Return what other installed packages add, by name."""
     group = GROUPS.get(what)
     return {point.name: point for point in metadata.entry_points(group=group)} if group else {}

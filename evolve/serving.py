@@ -1,4 +1,4 @@
-"""How this project's servers listen and treat connections: HTTP alone, so many, and each has to say what it wants."""
+"""Servers of this project: HTTP alone, a limited number of connections, and a time limit for each request."""
 
 from __future__ import annotations
 

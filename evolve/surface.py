@@ -1,4 +1,4 @@
-"""What `import evolve` offers, and where each name lives: `evolve/__init__.pyi` says it, to type checkers as well."""
+"""Public names of `evolve`, and the module of each: `evolve/__init__.pyi` says it, to type checkers as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What seventeen commands do, as one program: run, evaluate, look, change by hand, go back, forget.
+"""Seventeen commands as one program: run, evaluate, look, change by hand, go back, forget.
 
     python examples/library.py [FOLDER]
 

@@ -1,1 +1,1 @@
-"""What is run in a clone alone: it is in no wheel."""
+"""Code run in a clone alone: it is in no wheel."""

@@ -1,1 +1,1 @@
-"""What happened: records, the journal (SQLite), vector indexes, embedders and recall."""
+"""Memory of what happened: records, the journal (SQLite), vector indexes, embedders and recall."""

@@ -1,4 +1,4 @@
-"""What every record is built on: immutability, ids that sort by time, one clock, one way to say what is wrong."""
+"""Base of every record: immutability, ids that sort by time, one clock, one way to say what is wrong."""
 
 from __future__ import annotations
 

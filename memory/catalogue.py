@@ -1,4 +1,4 @@
-"""What ranking needs to know of every recallable record of a namespace, kept in memory and brought up to date.
+"""Catalogue of the recallable records of a namespace for ranking, kept in memory and brought up to date.
 
 A record is read once and again when it or its usage changed, so a recall costs what changed, not what is there.
 """

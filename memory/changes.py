@@ -1,4 +1,4 @@
-"""What one commit writes: new records and versions, with text, vector and outbox row in the same transaction."""
+"""Writes of one commit: new records and versions, with text, vector and outbox row in the same transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recall chooses from: the live records of a namespace, or those of a snapshot as they were.
+"""Corpora of recall: the live records of a namespace, or those of a snapshot as they were.
 
 Both answer the same three questions (which records hold these words, which vectors are near, what is known about these
 candidates), so that recall is written once.

@@ -1,4 +1,4 @@
-"""What a workspace asks of the database that holds it. SQLite and PostgreSQL answer, a folder each.
+"""Interface to the database of a workspace. SQLite and PostgreSQL implement it, a folder each.
 
 All else in this package is written once, in SQL that both understand. Three things are not the same in both: how a
 write waits for its turn, how words are indexed, and what may be done about damage.

@@ -1,4 +1,4 @@
-"""What every embedder asks of a text before it makes a vector of it."""
+"""Checks that every embedder makes of a text before embedding it."""
 
 from __future__ import annotations
 

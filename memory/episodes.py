@@ -1,4 +1,4 @@
-"""What happened in runs: trajectories, reflections, evaluations, model replies, run records. Secrets are redacted.
+"""Storage of trajectories, reflections, evaluations, model replies and run records. Secrets are redacted.
 
 Each is stored once: adding an id (or reply key) that is there already changes nothing, so a resumed run may repeat
 itself.

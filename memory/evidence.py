@@ -1,4 +1,4 @@
-"""What speaks for and against a record, replayed from the journal. Nothing is stored, and no clock of seconds runs.
+"""Evidence for and against a record, replayed from the journal. Nothing is stored, and no clock of seconds runs.
 
 A mark is what one event counted; its age is the number of tasks that were done since. Only marks of the present text
 count: what was said of an earlier wording, or before the record was brought back from retirement, is history. What a

@@ -1,4 +1,4 @@
-"""How rankings become one answer: reciprocal rank fusion, diversity, token budget. Pure functions on numbers.
+"""Fusion of rankings into one answer: reciprocal rank fusion, diversity, token budget. Pure functions on numbers.
 
 Nothing here knows records, text or where a ranking came from. Arrays have one entry for each candidate.
 """

@@ -1,4 +1,4 @@
-"""Where an index stands on a server: `http://HOST:PORT/NAME`. NAME keeps workspaces apart that share the server."""
+"""Address of an index on a server: `http://HOST:PORT/NAME`. NAME keeps workspaces apart that share the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the vector index of a workspace is kept, and who may write to it: a folder of one process, or a server of all.
+"""Place of the vector index of a workspace, and who may write to it: a folder of one process, or a server of all.
 
 Each kind of index is a file of `memory.indexes`. `chroma` stands in a folder that one process of one machine owns;
 what is kept on a server can be searched by every process, and whichever holds the lease carries changes to it.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shutil
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from memory.errors import BadInput, IndexCorrupt, IndexLocked, IndexUnavailable
 from memory.health import probe, quarantine
+from memory.index_kinds import index_class
 from memory.indexes import EXACT, FOLDER
 from memory.journal import Journal
 from memory.locks import Owner
@@ -198,8 +198,8 @@ def find_place(named: str, journal: Journal, *, model: str, dim: int, owner: boo
     if kind == EXACT or journal.read_only:
         return None
     if kind != FOLDER:
-        make: Any = import_module(f"memory.indexes.{kind.replace('-', '_')}").MEMBER
-        return IndexServer(kind, make(address, journal.database, model=model, dim=dim), model=model, dim=dim)
+        made = index_class(kind)(address, journal.database, model=model, dim=dim)
+        return IndexServer(kind, made, model=model, dim=dim)
     if journal.database:
         raise BadInput(
             f"index {kind!r} is a folder of one machine, and `memory.database` is for several; write `index = "

@@ -164,6 +164,7 @@ class Trajectory(Frozen):
 
 
 Tag = Literal["helpful", "harmful", "neutral"]
+"""What a reflection says of a record that its episode was shown."""
 
 
 class Insight(Frozen):

@@ -1,4 +1,4 @@
-"""How much a record is worth: Laplace's estimate over evidence whose weight halves with the tasks done since.
+"""Utility of a record: Laplace's estimate over evidence whose weight halves with the tasks done since.
 
     w = 2^(-age / half_life)    s = sum of w * helpful    h = sum of w * harmful    utility = (s + 1) / (s + h + 2)
 

@@ -1,1 +1,1 @@
-"""What was learned, as text: playbook bullets, their deltas, reflection, curation and rendering."""
+"""Learned knowledge as text: playbook bullets, their deltas, reflection, curation and rendering."""

@@ -1,4 +1,4 @@
-"""Which record a model means when it writes `[12]`, `shr-00012` or a full id.
+"""Resolve a model's citations of records: `[12]`, `shr-00012` or a full id.
 
 References resolve against the records that were shown and nothing else: a rule that was not shown cannot be meant.
 """

@@ -1,4 +1,4 @@
-"""Which records stand in every prompt, and when that may change.
+"""Records that stand in every prompt, and when that may change.
 
 Core = pinned by the operator, or active with top utility, at most half the token budget. It changes only at compaction
 points (every 50 tasks by default), so that the first part of the prompt stays byte-equal in between: what was removed

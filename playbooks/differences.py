@@ -1,4 +1,4 @@
-"""What the call that worked did that the failing one had not: pure comparison of two attempts at the same function.
+"""Differences between the call that worked and the failing one: pure comparison of two attempts at the same function.
 
 Values that belong to the task (they stand in its instruction or came back from the environment) are no convention and
 give no finding. What is found is said in one fixed wording, `<call>: <argument> must be <value>`.

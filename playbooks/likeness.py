@@ -1,4 +1,4 @@
-"""Which records read most like a text, by the character trigrams that they share.
+"""Find the records most like a text, by the character trigrams that they share.
 
 Likeness is the Dice coefficient of the trigrams of the lower-cased words: deterministic, and without a statistic of all
 texts, so that it does not change when unrelated records are added. The trigrams of a view are kept with it (`nearest`):

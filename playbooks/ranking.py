@@ -1,4 +1,4 @@
-"""Which records are worth their tokens: one order, used by the budget and the core.
+"""Rank records by worth: one order, used by the budget and the core.
 
 Pinned first; then measured utility (Laplace, arXiv 2510.16079), then status (active before provisional), then how often
 a record was cited and shown, then the newer one.

@@ -1,4 +1,4 @@
-"""When what was learned is retired again: a table of rules, each a reason or none. Pure; the store applies.
+"""Retirement of what was learned: a table of rules, each a reason or none. Pure; the store applies.
 
 A removal is an ordinary delta: it names its rule and what was seen, and `restore` undoes it. What is restored starts
 with no evidence against it. Pinned records are never retired, candidates wait for their gate.

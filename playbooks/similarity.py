@@ -1,4 +1,4 @@
-"""When two rules say the same: exactly, nearly (TF-IDF cosine), or only seemingly (they differ in one value).
+"""Rules that say the same: exactly, nearly (TF-IDF cosine), or only seemingly (they differ in one value).
 
 Deterministic, and no model is asked. Short rules that differ by a substituted word ("cents" for "dollars") are near in
 every bag-of-words measure and yet contradict each other: they are not duplicates here.

@@ -1,4 +1,4 @@
-"""What is structurally no lesson, whatever it says: text that hides, poses as somebody else, or points outside.
+"""Text that is structurally no lesson, whatever it says: it hides, poses as somebody else, or points outside.
 
 Reads one text, in time proportional to its length, and knows nothing of its author. These rules are weak: whoever knows
 them writes around them, in other words or another language. They keep out what no honest lesson needs; where a text

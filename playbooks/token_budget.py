@@ -1,4 +1,4 @@
-"""What fits: the best records whose rendering takes at most so many tokens."""
+"""Token budget: the best records whose rendering takes at most so many tokens."""
 
 from __future__ import annotations
 

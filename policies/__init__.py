@@ -1,1 +1,1 @@
-"""Who acts: chat models, served models, the pocket model, and how they are trained."""
+"""Policies: chat models, served models, the pocket model, and how they are trained."""

@@ -1,4 +1,4 @@
-"""What a model's server can do: said in the first lines of a run."""
+"""Features of a model's server: said in the first lines of a run."""
 
 from __future__ import annotations
 

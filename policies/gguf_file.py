@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself, read in a fraction of a second: its name, its context, and whether it is whole.
+"""Metadata of a GGUF file, read in a fraction of a second: its name, its context, and whether it is whole.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian. The package `gguf`
 knows the sizes of tensor types; its reader makes an object of every word of the vocabulary, which takes many seconds.

@@ -1,4 +1,4 @@
-"""Which LoRA adapter a llama.cpp server computes with: asked before its replies are taken for those of a generation."""
+"""Check the LoRA adapter of a llama.cpp server before its replies are taken for those of a generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens cost: three optional numbers in a policy's settings. No price list is shipped; prices change."""
+"""Price of tokens: three optional numbers in a policy's settings. No price list is shipped; prices change."""
 
 from __future__ import annotations
 

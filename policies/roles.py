@@ -1,4 +1,4 @@
-"""Who answers in each role. A role without a model of its own is the acting one's."""
+"""Policy of each role. A role without a model of its own is the acting one's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a server is, and how the models that it serves are reached: what `[policy]` says of one."""
+"""Address of a server and access to the models that it serves, as `[policy]` says them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What was learned, as code: the sandbox that runs model-written Python, and the skill library."""
+"""Learned knowledge as code: the sandbox that runs model-written Python, and the skill library."""

@@ -1,4 +1,4 @@
-"""Which parts of a skill ran: its code with a mark at each place, so that a trial says what it exercised.
+"""Code coverage of a skill: its code with a mark at each place, so that a trial says what it exercised.
 
 A place is a statement, an arm of a choice, an operand, an element of a comprehension, a handler, the body of a function
 inside, a call that may act, and the other side of an `if` without `else`. A skill that helps in every trial and does

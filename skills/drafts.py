@@ -1,4 +1,4 @@
-"""What a model answers when it is asked for functions, and the skills that this makes. Pure: nothing is run.
+"""A model's answer to a request for functions, and the skills made of it. Pure: nothing is run.
 
 The answer's `rewritten`, the whole episode done anew with the new functions, becomes the test of each function it calls
 (ASI, arXiv 2504.06821: a function is kept when the rewritten trajectory succeeds and uses it).

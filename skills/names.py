@@ -1,4 +1,4 @@
-"""Which names a piece of code binds, reads and calls: read with `ast`, never run.
+"""Names that a piece of code binds, reads and calls: read with `ast`, never run.
 
 Scopes are told apart only as far as needed: what a function, lambda or comprehension binds stays inside it.
 """

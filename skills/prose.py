@@ -1,4 +1,4 @@
-"""What a skill says beside doing: its docstrings, comments and literals, which a prompt shows on demand. Pure."""
+"""Prose in a skill's code: its docstrings, comments and literals, which a prompt shows on demand. Pure."""
 
 from __future__ import annotations
 

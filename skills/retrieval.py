@@ -1,4 +1,4 @@
-"""Which skills a task is shown: by the task that they were made from first, by what they say last.
+"""Retrieve skills for a task: by the task that they were made from first, by what they say last.
 
 SAGE (arXiv 2512.17102, test-time retrieval) finds skills by scenario as well as by the words of the query that created
 them, worse by the skill itself; so the order of the ways is the order of preference, and a way that found enough leaves

@@ -1,4 +1,4 @@
-"""When skills are retired: a table of rules, each a reason or none. Pure; the store applies.
+"""Retirement of skills: a table of rules, each a reason or none. Pure; the store applies.
 
 A skill is code that later tasks rely on, so it has to be worth something with confidence, where a rule in words must
 only not be harmful for certain: it is judged by the lower bound. SAPO (arXiv 2606.08755) keeps what gains; with few and

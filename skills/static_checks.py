@@ -1,4 +1,4 @@
-"""What can be held against a skill by reading it: nothing is run.
+"""Static checks of a skill: its code is read, nothing is run.
 
 The rules are those of the systems that keep code (ASI, arXiv 2504.06821: no try/except, no instance constants;
 SkillWeaver, arXiv 2504.07079: docstring, no `while`; SAGE, arXiv 2512.17102: typed signature), made as narrow as their

@@ -1,4 +1,4 @@
-"""Which skills an episode used, honestly: what ran was the stored function, and the step that called it did not fail.
+"""Honest use of skills in an episode: what ran was the stored function, and the step that called it did not fail.
 
 SAGE (arXiv 2512.17102) counts a use when stored names are called, so that a function of the same name earns the credit
 of a skill it replaced. Here a use counts when everything the skill's code means is as stored: its own bytes, those of

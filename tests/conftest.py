@@ -20,6 +20,7 @@ settings.load_profile("steady")
 
 LONGEST = ("test_first_hour.py", "test_docs.py")
 """The README's own run takes minutes, the guides' together as well: whoever begins one last is waited for."""
+HELP = "leave out the files that tests/slow_files.txt lists, but for what tests/fast_tests.txt names of them"
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 
 
@@ -31,20 +32,34 @@ def root() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--fast`."""
-    parser.addoption("--fast", action="store_true", help="leave out the files that tests/slow_files.txt lists")
+    parser.addoption("--fast", action="store_true", help=HELP)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `--fast`, do not even import a slow file."""
+    """With `--fast`, do not even import a slow file of which no test is named as fast."""
     if not config.getoption("--fast"):
         return None
-    slow = (config.rootpath / "tests" / "slow_files.txt").read_text(encoding="utf-8").splitlines()
-    return True if collection_path.relative_to(config.rootpath).as_posix() in slow else None
+    left_out = {*listed(config.rootpath, "slow_files")} - {
+        name.partition("::")[0] for name in listed(config.rootpath, "fast_tests")
+    }
+    return True if collection_path.relative_to(config.rootpath).as_posix() in left_out else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files; the others keep their order."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the others keep their order. With `--fast`, leave out the rest of slow files."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    if config.getoption("--fast"):
+        slow, fast = ({*listed(config.rootpath, name)} for name in ("slow_files", "fast_tests"))
+        items[:] = [
+            item
+            for item in items
+            if item.nodeid.partition("::")[0] not in slow or item.nodeid.partition("[")[0] in fast
+        ]
+
+
+def listed(root: Path, name: str) -> list[str]:
+    """Return the lines of `tests/slow_files.txt` (files) or `tests/fast_tests.txt` (tests of those)."""
+    return (root / "tests" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

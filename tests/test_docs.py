@@ -98,8 +98,17 @@ def test_real_models_come_first_in_the_readme_once_they_are_measured() -> None:
         ]
         told = headlines.table({**others, each.claim: rows}).splitlines()
         assert "not measured yet: `real_" in told[0]
-        assert f"+20 [1, 39] | {each.control.format(20)}" in told[4]
-        assert len(told) == 4 + headlines.MOST
+        assert f"+20 [1, 39] | {each.control.format(20)}" in told[6]
+        assert len(told) == 6 + headlines.MOST
+
+
+def test_the_readme_says_in_how_many_of_its_rows_a_real_model_acts() -> None:
+    readme = (ROOT / "README.md").read_text()
+    claims = re.findall(r"^\| .* \| `(\w+)` [0-9a-f]{7} \|$", readme, re.MULTILINE)
+    real = [claim.startswith(("real_", "train_1")) for claim in claims]
+    assert real == sorted(real, reverse=True)
+    assert f"In the first {sum(real)} rows a model of half a billion parameters acts; below them *pocket*" in readme
+    assert "rl_7" not in readme
 
 
 def test_a_headline_that_is_not_measured_yet_is_a_figure_of_its_claim() -> None:

@@ -4,7 +4,7 @@ G1  ruff: one offence of each family that is selected
 G2  pyright: strict in each package
 G3  import-linter: an import that runs up, one between siblings, one of contrib, one through each fence, a room without
     a floor
-G4  benchmarks/shape.py: a circle in a room
+G4  benchmarks/shape.py: a circle in a room, a string that names a module
 G5  pytest: a warning is an error
 """
 
@@ -59,6 +59,8 @@ THROUGH_THE_FENCE = {
     "evolve/gates/paged.py": "import fastapi.responses\n",
     "evolve/gates/served.py": "def f() -> None:\n    import mcp.server\n",
     "playbooks/chat.py": "import langchain_core.messages\n",
+    "evolve/gates/counted.py": "import sqlite3\n",
+    "skills/kept.py": "from memory.sqlite.database import open_database\n\nprint(open_database)\n",
     "evolve/gates/traced.py": "from opentelemetry.sdk.trace import TracerProvider\n\nprint(TracerProvider)\n",
 }
 
@@ -138,14 +140,18 @@ def test_a_room_of_evolve_without_a_floor_is_noticed(tree: Path) -> None:
     assert "attic" in broken_imports(tree)
 
 
-def test_a_circle_in_a_room_is_noticed_and_there_is_none(root: Path, tree: Path) -> None:
+def test_a_circle_in_a_room_and_a_module_in_a_string_are_noticed_and_there_are_none(root: Path, tree: Path) -> None:
     (tree / "evolve" / "gates" / "one.py").write_text('"""Offence."""\nfrom evolve.gates import two\n')
     (tree / "evolve" / "gates" / "two.py").write_text('"""Offence."""\nfrom evolve.gates import one\n')
     (tree / "docs").mkdir()
     shutil.copy(root / "docs" / "config.md", tree / "docs")
+    (tree / "evolve" / "gates" / "named.py").write_text(
+        '"""Offence."""\nNAME, OTHER = "x", f"evolve.{1}"\nPATH = f"memory.indexes.{NAME}"\n'
+    )
     found = json.loads(run(sys.executable, str(root / "benchmarks" / "shape.py"), str(tree), cwd=tree).stdout)
     assert found["circles"] == ["evolve.gates.one evolve.gates.two"]
-    assert found["upward arrows"] == found["strings that name our own modules"] == []
+    assert found["upward arrows"] == []
+    assert found["strings that name our own modules"] == ["evolve.gates.named: memory.indexes.{}"]
 
 
 def test_a_warning_fails_a_test(root: Path, tmp_path: Path) -> None:

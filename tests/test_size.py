@@ -5,13 +5,15 @@ S2  a function has at most 50 lines, its docstring not counted
 S3  a function has at most 6 parameters, keyword-only ones included, `self` and `cls` not; a command (in `evolve/cli/`
     or a `__main__.py`) has one per option of its own and is not counted
 S4  an `__init__.py` has no effects: it imports and defines, it calls nothing but what ALLOWED_CALLS names
-S5  every module has a docstring, and in the packages so has every public function and class
+S5  every module has a docstring, and in the packages so has every public function and class; a module's says what it
+    is or does, and does not open with a question word
 S6  what a module does as a program stands last in it: what is defined below would not be there yet
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ import pytest
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 SCRIPTS = ("benchmarks", "examples", "labs")
 FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 500, 30, 50, 6
+QUESTION = re.compile(r"(What|Which|How|Who|Whose|When|Where|Whether|Why)\b")
 ALLOWED_CALLS = (
     "refuse_shadowed_packages()",
     "sorted(HOME)",
@@ -83,8 +86,11 @@ def complaints(name: str, source: str) -> list[str]:
     is_command_line = name.startswith("evolve/cli/") or name.endswith("__main__.py")
     ceiling = INIT_LINES if is_init else FILE_LINES
     found = [f"{name}: {lines} lines, at most {ceiling}"] if lines > ceiling else []
-    if not ast.get_docstring(tree):
+    text = ast.get_docstring(tree)
+    if not text:
         found.append(f"{name}: no module docstring")
+    elif asked := QUESTION.match(text):
+        found.append(f"{name}: its docstring opens with {asked[0]}; say what the module is or does")
     if program_before_others(tree):
         found.append(f"{name}: its program does not stand last")
     if name.split("/")[0] not in SCRIPTS:
@@ -121,6 +127,7 @@ def test_tests_stand_in_the_rooms_of_what_they_test(root: Path) -> None:
         ("__init__.py", '"""Doc."""\n' * 31, "31 lines"),
         ("__init__.py", '"""Doc."""\nimport os\nHOME = os.getcwd()\n', "calls os.getcwd() when imported"),
         ("a.py", "x = 1\n", "no module docstring"),
+        ("a.py", '"""What a run came to."""\n', "opens with What"),
         ("a.py", 'if __name__ == "__main__":\n    print(X)\nX = 1\n', "does not stand last"),
         ("a.py", '"""Doc."""\ndef f(): pass\n', "f has no docstring"),
         ("a.py", '"""Doc."""\ndef _f(a, b, c, *, d, e, f, g): pass\n', "7 parameters"),

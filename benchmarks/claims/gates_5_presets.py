@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.office_arms import folder
 from benchmarks.presets import Bench, measure, quick
-from evolve.compare.arms import Role
+from evolve.compare.arms import ArmRole
 from evolve.compare.comparison import ArmFigures, Comparison, Contrast
 from evolve.config.preset import find_preset, preset_names
 from evolve.statistics.clusters import bounds
@@ -34,9 +34,9 @@ def rows(found: Comparison) -> list[Row]:
 
     The bound is at the level at which Holm's rule decided.
     """
-    floor = next(arm.rate for arm in found.arms if arm.role is Role.CONTROL)
+    floor = next(arm.rate for arm in found.arms if arm.role is ArmRole.CONTROL)
     empty = {arm.name: why_empty(arm, floor) for arm in found.arms}
-    compared = [contrast for contrast in found.contrasts if contrast.role is Role.COMPARED]
+    compared = [contrast for contrast in found.contrasts if contrast.role is ArmRole.COMPARED]
     asked = {contrast.candidate: contrast for contrast in compared if not empty[contrast.candidate]}
     ask = {name: (lambda level, contrast=contrast: lower(contrast, level)) for name, contrast in asked.items()}
     shown = reach(ask, MARGIN)

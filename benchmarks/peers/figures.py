@@ -1,4 +1,4 @@
-"""What the ring says: who is better by how much, at what cost. Paired by task; seeds are averaged first."""
+"""Comparison of peers: who is better by how much, at what cost. Paired by task; seeds are averaged first."""
 
 from __future__ import annotations
 

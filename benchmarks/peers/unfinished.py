@@ -1,4 +1,4 @@
-"""What arms that are not done go on from, packed: a measurement of hours goes on on another machine.
+"""Pack unfinished arms, so that a measurement of hours can go on on another machine.
 
     python -m benchmarks.peers.unfinished HOME CELLS        pack what HOME/seed-N/ARM/ hold
 

@@ -1,5 +1,5 @@
-"""What every life of a claim is measured by: held-out tasks with what was learned, without memory, once more with it
-(A/A), with a memory that learned nothing (untrained), and in a bare prompt.
+"""Arms of every life of a claim: held-out tasks with what was learned, without memory, once more with it (A/A), with a
+memory that learned nothing (untrained), and in a bare prompt.
 """
 
 from __future__ import annotations

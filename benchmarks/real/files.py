@@ -1,4 +1,4 @@
-"""Where the files of others are: tasks that tests and claims read, and that are not part of this repository."""
+"""Paths to the files of others: tasks that tests and claims read, and that are not part of this repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of recorded replies: read, mended or refused; the lessons in them; which of those gate `static` admits.
+"""Judge recorded replies: read, mended or refused; the lessons in them; which of those gate `static` admits.
 
 `borrowed` reads an admitted lesson by rules of its own, so that the gate is not its own judge. Pure but for the gate.
 """

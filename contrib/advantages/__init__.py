@@ -1,1 +1,1 @@
-"""How much better each step was than what it is compared with. Tried in no training of ours yet."""
+"""Advantage of each step over what it is compared with. Tried in no training of ours yet."""

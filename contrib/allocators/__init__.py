@@ -1,1 +1,1 @@
-"""How many rollouts each prompt of a batch gets. Tried in no training of ours yet."""
+"""Allocate rollouts to the prompts of a batch. Tried in no training of ours yet."""

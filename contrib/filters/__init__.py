@@ -1,1 +1,1 @@
-"""Which trajectories of a batch are trained on. Tried in no training of ours yet."""
+"""Filter a batch's trajectories for training. Tried in no training of ours yet."""

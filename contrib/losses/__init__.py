@@ -1,1 +1,1 @@
-"""What is minimised, per token. Tried in no training of ours yet."""
+"""Losses to minimise, per token. Tried in no training of ours yet."""

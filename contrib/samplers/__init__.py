@@ -1,1 +1,1 @@
-"""Which prompts are worth rolling out next. Tried in no training of ours yet."""
+"""Sample the prompts worth rolling out next. Tried in no training of ours yet."""

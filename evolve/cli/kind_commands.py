@@ -1,4 +1,4 @@
-"""What the commands of one kind of record share: list them, find one by name, retire one."""
+"""Helpers of the commands for one kind of record: list them, find one by name, retire one."""
 
 from __future__ import annotations
 

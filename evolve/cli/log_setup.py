@@ -1,4 +1,4 @@
-"""How the command logs, as `[log]` says: to stderr (stdout is for results), and to a file of the workspace if wanted.
+"""Logging of the command, as `[log]` says: to stderr (stdout is for results), and to a file of the workspace if wanted.
 
 Everything goes through here, also what libraries log: each line says which run it belongs to, and no value reaches it
 that `memory.redact` takes for a secret. A program that imports `evolve` keeps its own logging; this is the command's.

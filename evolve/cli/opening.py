@@ -1,4 +1,4 @@
-"""What a command works on: the configuration that applies here, and the workspace that it names."""
+"""Load the configuration that applies here, and open the workspace that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every verb prints: a table for people, and JSON for programs.
+"""Output of every verb: a table for people, and JSON for programs.
 
 Nothing else in this package prints: what agents learned and saw may hold the escape codes of a terminal.
 """

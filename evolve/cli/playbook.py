@@ -121,10 +121,10 @@ def add(
 def edit(
     context: typer.Context,
     name: Name,
-    content: Annotated[str, typer.Argument(help="The new text.")],
+    content: Annotated[str, typer.Argument(help="The new text or code; of a note or exemplar, JSON of its fields.")],
     as_json: Json = False,
 ) -> None:
-    """Change the text of a bullet; the old version stays in the journal."""
+    """Change a bullet's text or a skill's code; the old version stays in the journal."""
     from evolve.workspace import editing
 
     with writing(context) as (config, store):

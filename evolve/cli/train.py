@@ -155,7 +155,7 @@ def dpo(context: typer.Context, values: Set = None, as_json: Json = False) -> No
 
 @app.command()
 def simpo(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
-    """The same per token and without a reference: the right one has to be ahead by a margin (SimPO)."""
+    """Train as `dpo`, but per token and without a reference model; the success must lead by a margin (SimPO)."""
     _journalled(context)
     _started(context, "simpo", values, as_json)
 

@@ -30,7 +30,8 @@ from evolve.config.sections import (
 from evolve.config.tables import M, OpenSection, Section, flat, nearest, read
 from evolve.config.training import TrainSection
 from memory.content import holds_secret
-from memory.indexes import ON_A_SERVER, index_kinds
+from memory.index_kinds import index_kinds, shipped_kinds
+from memory.indexes import EXACT, FOLDER
 from memory.records import Trust
 from memory.redact import without_password
 from playbooks.notebook.note_curator import NotebookSettings
@@ -236,12 +237,10 @@ class MemorySection(Section):
     @classmethod
     def _known(cls, named: str) -> str:
         kind, _, address = named.partition(":")
-        if kind not in index_kinds():
-            raise ValueError(f"there is no index {kind!r}; there are {', '.join(index_kinds())}")
-        if bool(address) != (kind in ON_A_SERVER):
-            raise ValueError(
-                f"the address of a server stands behind {', '.join(ON_A_SERVER)}, and behind no other index"
-            )
+        if kind not in shipped_kinds() and kind not in (kinds := index_kinds()):
+            raise ValueError(f"there is no index {kind!r}; there are {', '.join(kinds)}")
+        if address and kind in (EXACT, FOLDER):
+            raise ValueError(f"index {kind!r} is on no server; write {kind!r} without an address")
         without_password(address, "a key of Qdrant is in QDRANT_API_KEY")
         return named
 

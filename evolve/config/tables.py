@@ -1,4 +1,4 @@
-"""What sections of the configuration are made of: tables of keys, and options of what a key names.
+"""Base classes of the configuration's sections: tables of keys, and options of what a key names.
 
 A closed table says each of its keys. An open one names something - an environment, a gate, a loss - that has options of
 its own: they stand beside its keys, are kept as they are given, and are read (`read`) by the class of whoever takes

@@ -1,6 +1,6 @@
-"""What is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to answer
-with, it speaks of the harbour of our examples, it repeats its task, a result of it or itself, it says of one episode
-that something was right or wrong, or it says nothing that could be false.
+"""Text that is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to
+answer with, it speaks of the harbour of our examples, it repeats its task, a result of it or itself, it says of one
+episode that something was right or wrong, or it says nothing that could be false.
 
 A weak model copies the placeholders of an example, and a strict reader of forms lets them in. The words are read from
 the prompt files themselves, so a prompt that is changed changes what is refused.

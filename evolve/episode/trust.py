@@ -1,4 +1,4 @@
-"""How far a proposed text can be trusted, from where it came from: recorded episodes, never what it says of itself.
+"""Trust in a proposed text, from where it came from: recorded episodes, never what it says of itself.
 
 The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, one
 whose author was shown what strangers can have written ranks below both, in whatever words (`evolve.episode.taint`), and

@@ -1,4 +1,4 @@
-"""What an environment tells the agent, kept in the journal once for each run.
+"""An environment's texts for the agent, kept in the journal once for each run.
 
 With it a prompt can be made again where the environment itself is not at hand, or may not be run.
 """

@@ -1,4 +1,4 @@
-"""What leaving things out one by one shows of a change: which of its parts are admitted. Pure; runs nothing.
+"""Decide which parts of a change are admitted, by leaving things out one by one. Pure; runs nothing.
 
 A change that came with others, or a part of its text, can be carried in by what stands beside it. So each is left out
 in turn (ablation): what nothing misses is not admitted. Where no episode depends on chance, one task that comes less

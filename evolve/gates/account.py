@@ -1,4 +1,4 @@
-"""What gates decided, how often they looked at the select split, and what they spent: read from the journal alone."""
+"""Account of the gates: their decisions, looks at the select split, and costs, read from the journal alone."""
 
 from __future__ import annotations
 

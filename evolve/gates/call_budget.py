@@ -1,4 +1,4 @@
-"""What gates may spend: model calls, at most a multiple of those that the stream has made so far, and an advance.
+"""Budget of the gates: model calls, at most a multiple of those that the stream has made so far, and an advance.
 
 The purse is filled once a batch, from what the journal says; what is drawn from it depends on the episodes alone and
 not on their order, so a resumed run comes to the same decisions about what can be afforded.

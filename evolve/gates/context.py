@@ -1,4 +1,4 @@
-"""What gates are made from. A file of this package that sets `MEMBER` is a gate of its name: it takes `GateContext`."""
+"""Context of gates. A file of this package that sets `MEMBER` is a gate of its name: it takes `GateContext`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no trial exercised stays out: a gate that runs tasks admits a skill only if its trials reached all of its code.
+"""Code coverage of gate trials: a gate that runs tasks admits a skill only if its trials reached all of its code.
 
 A skill that pays, and on one word does something else, passes every measurement on tasks without that word: what is
 measured says nothing of code that did not run. The trials in which the skill was called are done again, action by

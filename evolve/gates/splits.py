@@ -1,4 +1,4 @@
-"""Which tasks admit knowledge. Each split has one role: write, select or report, and none shares a scenario."""
+"""Tasks that admit knowledge. Each split has one role: write, select or report, and none shares a scenario."""
 
 from __future__ import annotations
 

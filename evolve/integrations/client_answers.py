@@ -1,4 +1,4 @@
-"""What the tools of `evolve mcp` take and answer: their JSON schemas are made of these."""
+"""Inputs and answers of the tools of `evolve mcp`: their JSON schemas are made of these."""
 
 from __future__ import annotations
 

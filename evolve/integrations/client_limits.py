@@ -1,4 +1,4 @@
-"""What one client may ask for: the sizes of arguments, looked at before anything reads them, and calls a minute.
+"""Limits of one client: the sizes of arguments, looked at before anything reads them, and calls a minute.
 
 The number of MCP sessions and how long one may idle are bounded by the package `mcp`.
 """

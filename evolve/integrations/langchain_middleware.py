@@ -107,6 +107,7 @@ KEPT = 1_000
 """Turns under way at most; the oldest beyond belong to agents that raised."""
 
 Mark = Outcome | bool | None
+"""How a turn went: an outcome, or whether it succeeded; None = nobody knows."""
 Grade = Callable[[Any], Mark | Awaitable[Mark]]
 """Gets the agent's final state and says how it went; None = nobody knows."""
 Request = ModelRequest[Any]

@@ -1,4 +1,4 @@
-"""What kept a run from learning, each in one sentence with the key to turn. Read from the journal alone.
+"""Reasons that kept a run from learning, each in one sentence with the key to change. Read from the journal alone.
 
 A run that applied nothing, found no lesson in its failures, or put decisions off says so in its report; one that
 learned as it should says nothing here.

@@ -19,7 +19,7 @@ from evolve.config.model import Config, ModelSection
 from evolve.config.tables import FROM_ROOT, Section, nearest, read
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
-from evolve.registry import choose, load_object, loaded, member, members
+from evolve.registry import added, choose, load_object, loaded, member, members
 from evolve.usercode import broke_contract
 from memory import embedders, kinds
 from memory.journal import Journal
@@ -191,28 +191,34 @@ def _langchain(section: ModelSection) -> Policy:
 
 def make_embedder(config: Config) -> Embedder:
     """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
+    name, model = named_embedder(config)
+    shipped = dict.fromkeys(shipped_embedders(), lambda: _embedder(name, member(embedders, name), model))
+    return choose("embedder", name, shipped, lambda own: own() if ":" in name else _embedder(name, own, model))
+
+
+def shipped_embedders() -> list[str]:
+    """Return the names of the embedders that ship here: files of `memory/embedders`."""
+    return members(embedders)
+
+
+def named_embedder(config: Config) -> tuple[str, str]:
+    """Return the name of the configured embedder, and the model behind it; `module:attribute` is a name as a whole."""
     name, _, model = config.memory.embedder.partition(":")
-    if model and name in members(embedders):
-        return choose("embedder", name, {name: partial(_shipped_embedder, name, model)}, lambda own: own())
-    return choose("embedder", config.memory.embedder, shipped_embedders(), lambda own: own())
+    known = name in shipped_embedders() or name in added("embedder")
+    return (name, model) if known else (config.memory.embedder, "")
 
 
-def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
-    """Return name -> builder. Of those that a model's name follows, it raises `ConfigError`."""
-    return {name: partial(_shipped_embedder, name) for name in members(embedders)}
-
-
-def _shipped_embedder(name: str, model: str = "") -> Embedder:
-    if takes_model(name) and not model:
+def _embedder(name: str, make: Callable[..., Embedder], model: str) -> Embedder:
+    if takes_model(make) and not model:
         raise ConfigError(f"embedder {name!r} needs the model that it loads; write '{name}:<path or hub name>'")
-    if model and not takes_model(name):
+    if model and not takes_model(make):
         raise ConfigError(f"embedder {name!r} loads no model, got {model!r}; write '{name}'")
-    return member(embedders, name)(model) if model else member(embedders, name)()
+    return make(model) if model else make()
 
 
-def takes_model(name: str) -> bool:
-    """Tell whether a shipped embedder is named with the model that it loads: `sentence:<path or hub name>`."""
-    return any(each.default is each.empty for each in inspect.signature(member(embedders, name)).parameters.values())
+def takes_model(make: Callable[..., Embedder]) -> bool:
+    """Tell whether an embedder is named with the model that it loads: `sentence:<path or hub name>`."""
+    return any(each.default is each.empty for each in inspect.signature(make).parameters.values())
 
 
 def open_store(

@@ -1,4 +1,4 @@
-"""What a run is compared with, and what it will cost: decided before the first task. Pure."""
+"""Controls of a run, and upper bounds of its cost: decided before the first task. Pure."""
 
 from __future__ import annotations
 

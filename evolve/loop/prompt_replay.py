@@ -1,5 +1,5 @@
-"""What an agent was sent, made again from the journal: the records in the versions that were shown, the run's words of
-the world, and what was said and answered.
+"""Prompts of an agent, made again from the journal: the records in the versions that were shown, the run's words of the
+world, and what was said and answered.
 
 The journal keeps no prompts, it keeps replies under the hash of the request that they answer. So a prompt that was made
 again can be proved: its hash is the key of the reply, or it is not what was sent.

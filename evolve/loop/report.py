@@ -1,4 +1,4 @@
-"""What a run came to, read from the journal alone: figures by half, controls, cost, and the points of its curve.
+"""Report of a run, read from the journal alone: figures by half, controls, cost, and the points of its curve.
 
 Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
 

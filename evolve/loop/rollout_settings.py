@@ -1,4 +1,4 @@
-"""How episodes are done, from the configuration: those of a run, of a training, in this process or in a worker."""
+"""Rollout settings, from the configuration: those of a run, of a training, in this process or in a worker."""
 
 from __future__ import annotations
 

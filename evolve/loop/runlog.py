@@ -1,4 +1,4 @@
-"""Which run this is, for log lines: its id, the version of its policy and the last snapshot that it marked."""
+"""The current run, for log lines: its id, the version of its policy and the last snapshot that it marked."""
 
 from __future__ import annotations
 

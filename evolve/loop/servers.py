@@ -1,4 +1,4 @@
-"""What the servers of a run's policies can do: asked once a day of each, kept in the journal, paid from the budget."""
+"""Features of the servers of a run's policies: asked once a day of each, kept in the journal, paid from the budget."""
 
 from __future__ import annotations
 

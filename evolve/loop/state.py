@@ -1,4 +1,4 @@
-"""What travels through the graph (ids only) and what its nodes work with (objects, never stored)."""
+"""State of the graph (ids only) and the context of its nodes (objects, never stored)."""
 
 from __future__ import annotations
 

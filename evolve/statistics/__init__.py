@@ -1,1 +1,1 @@
-"""What a gate computes: paired counts and intervals, an online error level, tests that may stop at any time. Pure."""
+"""Statistics of gates: paired counts and intervals, an online error level, tests that may stop at any time. Pure."""

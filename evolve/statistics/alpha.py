@@ -1,4 +1,4 @@
-"""How small a p-value must be at the next look: LORD++, an online rule that earns back when something is accepted.
+"""Significance level of the next look: LORD++, an online rule that earns back when something is accepted.
 
 Ramdas, Yang, Wainwright and Jordan (2017), "Online control of the false discovery rate with decaying memory"
 (arXiv 1710.00499), with all of the wealth at hand from the start (W0 = alpha):

@@ -1,4 +1,4 @@
-"""What a gate that measures decides, and how tasks are run for it. Decides and runs nothing itself."""
+"""Decisions of gates that measure, and how tasks are run for them. Decides and runs nothing itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an episode came, where success alone is too coarse: a task that needs two rules passes with neither alone.
+"""Partial progress, where success alone is too coarse: a task that needs two rules passes with neither alone.
 
 Two arms of one task are compared in this order: success; then the share of checks that passed; then how few actions
 failed. A change that is no better in any of them moved nothing. Of a change that is code alone the tokens that the

@@ -1,4 +1,4 @@
-"""How sure a look must be that is one of many at the same change: each spends a part of what error is left to it.
+"""Alpha spending over many looks at the same change: each spends a part of the error that is left to it.
 
 A change may wrongly be accepted with a chance of `error` at most, in all stages of all looks that it is ever part of,
 alone or with others. A stage is tested at a part of what is left, and what its boundary really costs is drawn: the

@@ -1,4 +1,4 @@
-"""What a span says of a piece of work: its name and attributes from the beginning, and what is noted at its end.
+"""Span of a piece of work: its name and attributes from the beginning, and what is noted at its end.
 
 Content (prompts, replies, texts: `names.CONTENT`) is a function, called only where content is captured. Not here or in
 the modules that make these (`acting`, `learning`): how spans are made, redacted, stored or sent.

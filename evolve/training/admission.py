@@ -1,4 +1,4 @@
-"""What becomes of a text that matched groups measured: the rule of `utility` decides, once, when a training ends.
+"""Admission of a text that matched groups measured: the rule of `utility` decides, once, when a training ends.
 
 The decision and all it rests on are journalled as a gate's, so that they can be shown and made again. A text that is
 not seen to help stays in quarantine.

@@ -1,4 +1,4 @@
-"""What is told of a batch of rollouts: success and reward, how rewards spread, how long answers are, and how fast."""
+"""Figures of a batch of rollouts: success, reward and its spread, length of answers, and speed of sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a batch to be read later (`rollout_store`): each episode with its prompt, turns and advantages."""
+"""Rollouts of a batch, stored for later (`rollout_store`): each episode with its prompt, turns and advantages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tasks make a chain: siblings of one scenario, or tasks whose words are alike where there are no scenarios.
+"""Chains of tasks: siblings of one scenario, or tasks whose words are alike where there are no scenarios.
 
 SAGE (arXiv 2512.17102) draws two of the three siblings of a scenario; chains by the similarity of queries did as well
 there, so labels are not needed.

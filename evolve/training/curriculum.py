@@ -1,4 +1,4 @@
-"""Which chains an iteration takes, and how often each is done: a sampler and an allocator asked about what is known."""
+"""Curriculum: a sampler chooses the chains of an iteration, an allocator how often each is done, by what is known."""
 
 from __future__ import annotations
 

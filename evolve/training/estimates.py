@@ -1,4 +1,4 @@
-"""What is expected of each task: begun from the journal, then moved by the training's own rollouts.
+"""Expected success of each task: begun from the journal, then moved by the training's own rollouts.
 
 All of it stands in the training's folder: what the journal said when the training began, and what each iteration's
 rollouts came to, a part of its line in `history.jsonl`. It is read anew for each iteration, so that a training which

@@ -1,4 +1,4 @@
-"""When a training has collapsed: for several iterations on end its figures are beyond a limit.
+"""Detect a collapsed training: for several iterations on end its figures are beyond a limit.
 
 Collapses that users report begin with length: answers grow, actions stop being valid, success follows (verl-agent issue
 188). Limits are wide, so that learning does not meet them: in SAGE's own table (arXiv 2512.17102) answers of a healthy

@@ -1,4 +1,4 @@
-"""What a training keeps in its folder: checkpoints, what it was trained on, its figures, and why it was stopped.
+"""Contents of a training's folder: checkpoints, what it was trained on, its figures, and why it was stopped.
 
 A line of `history.jsonl` or `metrics.jsonl` names the iteration (or, without rollouts, the pass) that it belongs to.
 What no checkpoint knows is dropped when a training goes on, and so is a line that was not finished.

@@ -1,4 +1,4 @@
-"""Where a failed episode went wrong and what to do instead. Who says so stands in `evolve/training/pivots`."""
+"""Pivot of a failed episode: the wrong step, and what to do instead. Finders are in `evolve/training/pivots`."""
 
 from __future__ import annotations
 

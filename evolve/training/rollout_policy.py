@@ -1,4 +1,4 @@
-"""Who rolls out in a training: the policy that answers with each update of the weights as soon as it is made.
+"""Rollout policy of a training: it answers with each update of the weights as soon as it is made.
 
 In this process the model under training itself computes, so that there is one copy of it; only a plain Llama has a
 second one, merged, for the fast decoder. On llama.cpp (`train.llama_cpp.gguf`) a base in GGUF samples with each new

@@ -1,4 +1,4 @@
-"""How far the trainings of a workspace came, read from what they left on disk."""
+"""Progress of the trainings of a workspace, read from what they left on disk."""
 
 from __future__ import annotations
 

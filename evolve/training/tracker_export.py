@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from threading import Event, Thread
@@ -20,7 +19,8 @@ from typing import Literal, Protocol
 from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import FOLDER
-from evolve.training import ledger, resumption
+from evolve.registry import member
+from evolve.training import ledger, resumption, trackers
 from evolve.training.ledger import LOCK
 from evolve.training.status import told_by
 from memory.errors import NotFound
@@ -51,7 +51,7 @@ class TrackedRun(Protocol):
 
 def require_tracker(name: Literal["", Tracker]) -> None:
     """Raise `ConfigError` for a tracker of which a package is missing; empty = none is wanted."""
-    needed = import_module(f"evolve.training.trackers.{name}").packages() if name else ()
+    needed = member(trackers, name).packages() if name else ()
     for package in needed:
         if find_spec(package) is None:
             raise ConfigError(f"{name} needs the package {package!r}: pip install 'evolve-agents[track]'")
@@ -109,7 +109,7 @@ def _handed(config: Config, name: str, to: Tracker, under_way: Callable[[], bool
     require_tracker(to)
     begun = resumption.begun(config.workspace / FOLDER / ledger.FOLDER / name)
     settings = {"recipe": begun.recipe, "start": begun.start, **begun.config.get("train", {})} if begun else {}
-    run: TrackedRun = import_module(f"evolve.training.trackers.{to}").Run(config.workspace, name, settings)
+    run: TrackedRun = member(trackers, to)(config.workspace, name, settings)
     over = "iteration" if "iteration" in first else "update"
     try:
         for line in chain((first,), told):

@@ -1,4 +1,4 @@
-"""What the journal holds that a policy may be trained on, and what of it may not, with the reason.
+"""Episodes of the journal that a policy may be trained on, and those left out, with the reason.
 
 Taken are graded episodes of train tasks that the run itself did, further attempts (`run.attempts`) included, under the
 policy that is to be trained. Left out, and counted: tasks of held-out splits (they would leak into every figure),

@@ -201,6 +201,16 @@ def _refuse_lost(path: Path) -> None:
         )
 
 
+def copy_database(source: Path, copy: Path) -> None:
+    """Copy a SQLite file as it is at one moment, even while a run writes to it."""
+    with (
+        clear_errors(str(source)),
+        closing(sqlite3.connect(source)) as reader,
+        closing(sqlite3.connect(copy)) as writer,
+    ):
+        reader.backup(writer)
+
+
 def logs_of(path: Path) -> list[Path]:
     """Return which of the two files that SQLite keeps beside the database at `path` are there."""
     return [log for log in (Path(f"{path}-wal"), Path(f"{path}-shm")) if log.exists()]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record, UsageCounts
-from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
+from playbooks.formats.entry import LABEL, Entry, Format, by_section, make_entry
 from playbooks.kinds.bullet import OTHERS, clean_text
 
 _INDENT = "  "
@@ -88,3 +88,6 @@ class _Reader:
             fields = {"section": self._section, "content": content}
             self._entries.append(make_entry(fields, label=self._label, usage=self._usage))
         self._content, self._blanks = None, 0
+
+
+MEMBER = Format(load, dump)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,6 +25,13 @@ class Entry(Frozen):
     label: str = ""
     """Its id in the file; a store gives it a number of its own on import."""
     usage: UsageCounts = UsageCounts()
+
+
+class Format(NamedTuple):
+    """How a playbook is read from a file and written to one."""
+
+    load: Callable[[str], Sequence[Entry]]
+    dump: Callable[[Sequence[Entry | Record[Any]]], str]
 
 
 def entries(items: Sequence[Entry | Record[Any]]) -> list[Entry]:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from memory.base import first_error
 from memory.errors import BadInput
 from memory.records import Frozen, Record
-from playbooks.formats.entry import Entry, entries
+from playbooks.formats.entry import Entry, Format, entries
 
 FORMAT = "evolve-playbook"
 VERSION = 1
@@ -40,3 +40,6 @@ def load(text: str) -> list[Entry]:
             f"got format {file.format!r} version {file.version}, expected {FORMAT!r} up to {VERSION}: upgrade evolve"
         )
     return list(file.bullets)
+
+
+MEMBER = Format(load, dump)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from memory.errors import BadInput
 from memory.records import Record, UsageCounts
-from playbooks.formats.entry import Entry, by_section, make_entry
+from playbooks.formats.entry import Entry, Format, by_section, make_entry
 from playbooks.kinds.bullet import OTHERS
 
 _COUNTS = ("helpful", "harmful", "neutral")
@@ -71,3 +71,6 @@ def _entry(key: str, item: Mapping[str, Any]) -> Entry:
 def _count(item: Mapping[str, Any], name: str) -> int:
     value = cast("object", item.get(name, item.get(f"{name}_count", 0)))
     return value if isinstance(value, int) and value >= 0 else 0
+
+
+MEMBER = Format(load, dump)

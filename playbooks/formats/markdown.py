@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record
-from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
+from playbooks.formats.entry import LABEL, Entry, Format, by_section, make_entry
 from playbooks.kinds.bullet import OTHERS, clean_text
 
 TITLE = "# Playbook"
@@ -70,3 +70,6 @@ def _read(text: str) -> tuple[list[tuple[str, str, list[str]]], int]:
             section = line.lstrip("#").strip() if line.startswith("##") else section
             within, blanks, lost = False, 0, lost + (not heading)
     return found, lost
+
+
+MEMBER = Format(load, dump)

@@ -1,4 +1,4 @@
-"""What the methods' roles share: how a reflection of one episode opens, and what a curator of episodes is given."""
+"""Base of the methods' roles: how a reflection of one episode opens, and what a curator of episodes is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure shows: the task, the last steps that matter, and what was found wrong. Pure, and bounded in length."""
+"""Failure evidence: the task, the last steps that matter, and what was found wrong. Pure, and bounded in length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which episodes failed: by their reward, or by a judge that never sees it. Every verdict is counted, errors too.
+"""Find failed episodes: by their reward, or by a judge that never sees it. Every verdict is counted, errors too.
 
 A judge that gives no verdict is a missing one: never a tie and never a success, and nothing is written from it, since
 nobody said what was wrong.

@@ -1,4 +1,4 @@
-"""What a model answers when it writes or merges notes, and the note that becomes of it: too long parts are shortened.
+"""A model's answer when it writes or merges notes, and the note that becomes of it: too long parts are shortened.
 
 A part that is missing cannot be mended, anti-patterns least of all: the model is asked again.
 """

@@ -1,4 +1,4 @@
-"""What a directory of trained weights must be before it may be served: a plain LoRA, whole, for this base and server.
+"""Check a directory of trained weights before it may be served: a plain LoRA, whole, for this base and server.
 
 Or, where all weights were trained, a whole model (`whole_model`).
 

@@ -1,4 +1,4 @@
-"""What the registry keeps: a generation, and what happened to one."""
+"""Records of the registry: a generation, and what happened to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which generation answers, which ones there are, and how it came to that: `policies.db` and the adapters beside it.
+"""Registry of generations, with the live one and their history: `policies.db` and the adapters beside it.
 
 Exactly one generation is live. `promote` and `rollback` move that in one transaction, each with its entries in an
 append-only history; a process killed in between leaves what was before. The order of c.3 in the reference (canary

@@ -1,4 +1,4 @@
-"""Which of several servers a request goes to: the one that has computed its prompt's beginning, unless it has too much.
+"""Route a request to one of several servers: the one that has computed its prompt's beginning, unless it has too much.
 
 Rendezvous hashing orders the servers for each beginning; the first one whose load is within a bound takes the request
 (consistent hashing with bounded loads, arXiv 1608.01350). So turns of one conversation, and tasks that are shown the

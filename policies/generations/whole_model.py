@@ -1,4 +1,4 @@
-"""What a directory must be whose weights were all trained: a model of the base's architecture, in safetensors alone.
+"""Check a directory whose weights were all trained: a model of the base's architecture, in safetensors alone.
 
 It stands where an adapter would. Only a process that loads it answers with it: servers take adapters.
 """

@@ -1,4 +1,4 @@
-"""What an engine is asked for and what it gives back: token ids in, token ids out."""
+"""Request to an engine and its completion: token ids in, token ids out."""
 
 from __future__ import annotations
 

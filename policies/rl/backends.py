@@ -1,4 +1,4 @@
-"""Which trainer runs an update: our own, one of TRL's, or a service that speaks Tinker's API, behind one protocol."""
+"""Trainers of an update behind one protocol: our own, one of TRL's, or a service that speaks Tinker's API."""
 
 from __future__ import annotations
 

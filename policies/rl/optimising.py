@@ -1,4 +1,4 @@
-"""How weights are changed, as far as a user says it: without torch, so that the configuration can say it."""
+"""Optimiser settings that a user makes: without torch, so that the configuration can hold them."""
 
 from __future__ import annotations
 

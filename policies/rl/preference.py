@@ -1,4 +1,4 @@
-"""What a pair of episodes teaches, one done right and one done wrong: DPO and SimPO as weights of a policy gradient.
+"""Preference learning from pairs of episodes, one right, one wrong: DPO and SimPO as weights of a policy gradient.
 
     DPO    m = beta ((log pi(w) - log ref(w)) - (log pi(l) - log ref(l)))     Rafailov et al., arXiv 2305.18290, eq. 7
     SimPO  m = beta (log pi(w) / |w| - log pi(l) / |l|) - gamma               Meng et al., arXiv 2405.14734, eq. 6

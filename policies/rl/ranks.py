@@ -1,4 +1,4 @@
-"""Which of a training's processes this is, by what `torchrun` puts into the environment. Without torch."""
+"""Rank of this process in a training, by what `torchrun` puts into the environment. Without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much more likely the policy finds what it once wrote: the log-ratio of each token, and means over tokens."""
+"""Likelihood ratios of what the policy once wrote: the log-ratio of each token, and means over tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trainer reads: token ids as they were sampled, which of them the policy wrote, and how likely it thought them.
+"""Rows for a trainer: token ids as they were sampled, which of them the policy wrote, and how likely it thought them.
 
 Token in, token out: nothing here was ever text (retokenised text is other tokens: a known way to lose a run). Turns of
 one episode become one row as long as each prompt goes on from the one before; where it does not (the template rewrote

@@ -1,4 +1,4 @@
-"""What an update needs of memory, found without any: the step is done on tensors that have a shape and no numbers.
+"""Memory that an update needs, found without any: the step is done on tensors that have a shape and no numbers.
 
 The model is made as the trainer makes it, from its `config.json` alone, and does one forward, backward and optimiser
 step on a row as fake tensors (`torch._subclasses.FakeTensorMode`). Every block of memory that would be taken is counted

@@ -1,4 +1,4 @@
-"""What a prompt is expected to pay: a Beta distribution per prompt that forgets faster the more the policy moved.
+"""Expected reward of a prompt: a Beta distribution per prompt that forgets faster the more the policy moved.
 
     v = a / (a + b)        rho = clip(2^(-D / 0.06), 0.875, 0.96)        a <- rho a + r        b <- rho b + 1 - r
 

@@ -1,4 +1,4 @@
-"""Whether a vLLM server can take the adapters of TRL's async trainer, asked before anything is loaded or rolled out."""
+"""Check that a vLLM server can take the adapters of TRL's async trainer, before anything is loaded or rolled out."""
 
 from __future__ import annotations
 

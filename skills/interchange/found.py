@@ -1,4 +1,4 @@
-"""What a file of others holds: skills, texts that carry no code, and what was refused or bent, each said in a sentence.
+"""Contents of a foreign file: skills, texts that carry no code, and what was refused or bent, each said in a sentence.
 
 Skills may not know playbooks, so texts leave here as plain records; `evolve.archive.interchange` makes operations of
 them.

@@ -1,4 +1,4 @@
-"""What a run printed, cut to a limit with a note, and the shape of its error text."""
+"""Output of a run, cut to a limit with a note, and the shape of its error text."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,9 @@ from evolve.config.model import Config, EnvironmentSection, MemorySection
 from evolve.errors import ConfigError, UserCodeError
 from evolve.loop.assembly import make_embedder, make_environment, register_kinds
 from evolve.registry import choose, members
+from evolve.workspace.config_check import check_names
+from memory.index_place import find_place
+from memory.journal import Journal
 from memory.kinds import known_kinds
 
 OTHERS = """
@@ -31,6 +35,20 @@ class Rumour(Payload):
     def text(self):
         return self.said
 """
+EMBEDDER = """
+from memory.embedders.hashing import HashingEmbedder
+
+class Spelled(HashingEmbedder):
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+"""
+INDEX = """
+from memory.indexes.qdrant import QdrantIndex
+
+class Shelf(QdrantIndex):
+    pass
+"""
 
 
 @pytest.fixture
@@ -41,11 +59,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: others-of-corridor\nVersion: 1.0\n")
     (told / "entry_points.txt").write_text(
         "[evolve.environments]\ncorridor = others_corridor:Corridor\n[evolve.kinds]\nrumour = others_rumour:Rumour\n"
+        "[evolve.embedders]\nspelled = others_embedder:Spelled\n[evolve.indexes]\nshelf = others_index:Shelf\n"
     )
     (tmp_path / "others_corridor.py").write_text(OTHERS)
     (tmp_path / "others_rumour.py").write_text(KIND)
+    (tmp_path / "others_embedder.py").write_text(EMBEDDER)
+    (tmp_path / "others_index.py").write_text(INDEX)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("others_corridor", "others_rumour"):
+    for name in ("others_corridor", "others_rumour", "others_embedder", "others_index"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -63,6 +84,22 @@ def test_another_package_gives_its_environment_a_name(package: Path) -> None:
 def test_its_kind_of_knowledge_is_known_with_ours(package: Path) -> None:
     register_kinds()
     assert {"bullet", "rumour"} <= set(known_kinds())
+
+
+def test_its_embedder_is_named_with_a_model_as_ours_are(package: Path) -> None:
+    config = Config(memory=MemorySection(embedder="spelled:en"))
+    check_names(config)
+    assert vars(make_embedder(config))["words"] == "en"
+    with pytest.raises(ConfigError, match="'spelled' needs the model that it loads; write 'spelled:<path or hub"):
+        make_embedder(Config(memory=MemorySection(embedder="spelled")))
+
+
+def test_its_index_takes_the_address_of_a_server(package: Path) -> None:
+    named = MemorySection(index="shelf:http://localhost:6333/mine").index
+    with closing(Journal(package / "evolve.db")) as journal:
+        place = find_place(named, journal, model="hashing", dim=8, owner=True)
+    assert place is not None
+    assert place.kind == "shelf"
 
 
 def test_names_of_other_packages_are_among_those_offered(package: Path) -> None:

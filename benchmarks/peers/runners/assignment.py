@@ -1,4 +1,4 @@
-"""What every runner is given and hands back. It runs inside a peer's own Python: the standard library alone.
+"""Input and output of every runner. It runs inside a peer's own Python: the standard library alone.
 
     python RUNNER.py ASSIGNMENT.json
 

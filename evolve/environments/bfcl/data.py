@@ -20,6 +20,7 @@ from memory.records import Frozen
 from policies.protocols import ToolSpec
 
 Variant = Literal["base", "miss_func", "miss_param", "long_context"]
+"""Kind of BFCL's multi-turn tasks."""
 VARIANTS: tuple[Variant, ...] = ("base", "miss_func", "miss_param", "long_context")
 
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}

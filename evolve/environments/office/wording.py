@@ -1,4 +1,4 @@
-"""How a house rule is said in words: the office's own error text, and frames of other words around it.
+"""Wording of house rules: the office's own error text, and frames of other words around it.
 
 A frame holds `{rule}` where the rule stands. The first frames are what a training corpus may use; the held-out ones are
 kept out of every corpus so that reading can be told from memorising.

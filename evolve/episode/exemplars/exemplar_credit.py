@@ -1,4 +1,4 @@
-"""What became of the exemplars that an episode was shown, as counts. Pure: from episodes and what they did.
+"""Credit for the exemplars that an episode was shown, as counts. Pure: from episodes and what they did.
 
 injected  shown before the task                 cited     followed: a step that worked repeats four words in a row
 success / failure   shown in an episode that ended so

@@ -1,4 +1,4 @@
-"""Which exemplars a task is shown: those of the tasks most like it, the most similar last, nearest to the task."""
+"""Choose exemplars for a task: those of the tasks most like it, the most similar last, nearest to the task."""
 
 from __future__ import annotations
 

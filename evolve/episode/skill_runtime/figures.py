@@ -1,4 +1,4 @@
-"""What the skills of a run amount to, read from the journal: how often they are used, and what comes of it."""
+"""Figures of the skills of a run, read from the journal: how often they are used, and what comes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which skills a task is shown, and which records are shown as text: skills are functions, exemplars are turns."""
+"""Skills that a task is shown, and records that are shown as text: skills are functions, exemplars are turns."""
 
 from __future__ import annotations
 

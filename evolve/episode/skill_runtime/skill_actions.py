@@ -1,4 +1,4 @@
-"""What the agent does with skills beside calling them: it reads one, saves its own, changes or deletes one.
+"""Actions of the agent on skills beside calling them: it reads one, saves its own, changes or deletes one.
 
 A reply that holds `<save_skill>name</save_skill>` (or `show`, `update`, `delete`) is no action of the world, like a
 search. Nothing is changed here: what was asked for stands in the trajectory as a step, and

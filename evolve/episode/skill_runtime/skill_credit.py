@@ -1,4 +1,4 @@
-"""What became of the skills that an episode was given, as counts. Pure: from episodes, by honest use.
+"""Credit for the skills that an episode was given, as counts. Pure: from episodes, by honest use.
 
 injected  defined when the episode began       cited     called, the stored function and no other of its name
 success / failure   given to an episode that ended so

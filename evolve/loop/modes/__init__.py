@@ -1,1 +1,1 @@
-"""How a run goes over its tasks: online, offline (epochs), frozen, or over what waits in quarantine."""
+"""Modes of a run over its tasks: online, offline (epochs), frozen, or over what waits in quarantine."""

@@ -1,1 +1,1 @@
-"""Who says where a failed episode went wrong, for R3L's retries. Each file names its assumption and source."""
+"""Finders of a failed episode's pivot, for R3L's retries. Each file names its assumption and source."""

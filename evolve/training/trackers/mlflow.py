@@ -14,15 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Run", "packages"]
-
 EXPERIMENT, ADDRESS = "evolve", "MLFLOW_TRACKING_URI"
-
-
-def packages() -> tuple[str, ...]:
-    """Return what has to be installed: for a database of one's own more than for a server."""
-    local = os.environ.get(ADDRESS, "").startswith("sqlite") or not os.environ.get(ADDRESS)
-    return ("mlflow", "sqlalchemy", "alembic") if local else ("mlflow",)
 
 
 class Run:
@@ -51,3 +43,12 @@ class Run:
     def close(self) -> None:
         """End the run."""
         self._client.set_terminated(self._id)
+
+    @staticmethod
+    def packages() -> tuple[str, ...]:
+        """Return what has to be installed: for a database of one's own more than for a server."""
+        local = os.environ.get(ADDRESS, "").startswith("sqlite") or not os.environ.get(ADDRESS)
+        return ("mlflow", "sqlalchemy", "alembic") if local else ("mlflow",)
+
+
+MEMBER = Run

@@ -9,13 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Run", "packages"]
-
-
-def packages() -> tuple[str, ...]:
-    """Return what has to be installed."""
-    return ("trackio",)
-
 
 class Run:
     """A run `name` of the project `evolve`, with its settings. Nothing is sent anywhere."""
@@ -39,3 +32,11 @@ class Run:
         """End the run."""
         with redirect_stdout(sys.stderr):
             self._trackio.finish()
+
+    @staticmethod
+    def packages() -> tuple[str, ...]:
+        """Return what has to be installed."""
+        return ("trackio",)
+
+
+MEMBER = Run

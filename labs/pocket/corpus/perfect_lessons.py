@@ -1,4 +1,4 @@
-"""What a perfect reflector and curator would answer, given only what the trajectory shows."""
+"""Answers of a perfect reflector and curator, given only what the trajectory shows."""
 
 from __future__ import annotations
 

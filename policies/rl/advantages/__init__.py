@@ -1,1 +1,1 @@
-"""How much better each step was than what it is compared with. Each file names formula, assumption and source."""
+"""Advantage of each step over what it is compared with. Each file names formula, assumption and source."""

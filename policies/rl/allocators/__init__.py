@@ -1,1 +1,1 @@
-"""How many rollouts each prompt of a batch gets. Each file names formula, assumption and source."""
+"""Allocate rollouts to the prompts of a batch. Each file names formula, assumption and source."""

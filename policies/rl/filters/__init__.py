@@ -1,1 +1,1 @@
-"""Which trajectories of a batch are trained on. Each file names formula, assumption and source."""
+"""Filter a batch's trajectories for training. Each file names formula, assumption and source."""

@@ -1,1 +1,1 @@
-"""What is minimised, per token. Each file names formula, assumption and source."""
+"""Losses to minimise, per token. Each file names formula, assumption and source."""

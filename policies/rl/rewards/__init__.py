@@ -1,1 +1,1 @@
-"""What an episode is worth beyond its task's own grade. Each file names formula, assumption and source."""
+"""Rewards of an episode beyond its task's own grade. Each file names formula, assumption and source."""

@@ -1,1 +1,1 @@
-"""Which prompts are worth rolling out next. Each file names formula, assumption and source."""
+"""Sample the prompts worth rolling out next. Each file names formula, assumption and source."""

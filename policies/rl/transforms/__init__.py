@@ -1,1 +1,1 @@
-"""What becomes of episodes before they are compared. Each file names formula, assumption and source."""
+"""Transform episodes before they are compared. Each file names formula, assumption and source."""

@@ -18,7 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from evolve.compare import compare_session
-from evolve.compare.arms import Given, Role, resolve
+from evolve.compare.arms import ArmRole, Given, resolve
 from evolve.compare.compare_session import compare, reprint
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown_report import markdown
@@ -150,13 +150,13 @@ def test_arms_are_compared_on_the_same_tasks_with_their_controls(given: Given, t
     plan = plan_of(given, "default", DEAF.replace("deaf ", ""))
     found = compare(plan, tmp_path / "c", parts=parts())
     assert [(arm.name.split()[0], arm.role, arm.rate) for arm in found.arms] == [
-        ("default", Role.COMPARED, 1.0),
-        ("playbook.reflector=none", Role.COMPARED, 0.0),
-        ("default", Role.AA, 1.0),
-        ("without", Role.CONTROL, 0.0),
+        ("default", ArmRole.COMPARED, 1.0),
+        ("playbook.reflector=none", ArmRole.COMPARED, 0.0),
+        ("default", ArmRole.AA, 1.0),
+        ("without", ArmRole.CONTROL, 0.0),
     ]
     again, control, deaf = found.contrasts
-    assert [contrast.role for contrast in found.contrasts] == [Role.AA, Role.CONTROL, Role.COMPARED]
+    assert [contrast.role for contrast in found.contrasts] == [ArmRole.AA, ArmRole.CONTROL, ArmRole.COMPARED]
     assert (found.floor, again.difference.delta, control.difference.delta) == (0.0, 0.0, -1.0)
     assert deaf.lives[0].lost == tuple(f"test_normal-{at}" for at in range(5))
     assert (deaf.p_holm, deaf.difference.p_mcnemar, control.p_holm) == (0.0625, 0.0625, None)

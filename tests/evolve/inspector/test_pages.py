@@ -176,7 +176,9 @@ def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor
     review_queue.submit(store, namespace, "", ops)
     skill, dated = (proposal.seq for proposal in review_queue.proposals(store, namespace))
     assert "Done." in visitor.does(f"/review/{skill}/edit", text=source.replace("twice.", "two times."))
-    assert "expected the note as a JSON object" in visitor.does(f"/review/{dated}/edit", 400, text="no JSON")
+    assert "expected the fields of the note to change as a JSON object" in visitor.does(
+        f"/review/{dated}/edit", 400, text="no JSON"
+    )
     assert "Done." in visitor.does(f"/review/{dated}/edit", text=json.dumps(note | {"subject": "times"}))
     known = {record.kind: record for record in store.view(namespace).records() if record.kind != "bullet"}
     assert "two times." in known["skill"].payload.source

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, cast, get_args
 
@@ -19,6 +18,7 @@ import pytest
 from evolve.config.file import load_config
 from evolve.config.training import TrainSection
 from evolve.loop.runs import alone
+from evolve.registry import members
 from evolve.training import ledger, resumption, tracker_export, trackers
 from tests.evolve.command import finish, invoke, start
 
@@ -83,14 +83,17 @@ class Noted:
     def close(self) -> None:
         self.closed = True
 
+    @staticmethod
+    def packages() -> tuple[str, ...]:
+        return ()
+
 
 RUNS: list[Noted] = []
 
 
 def test_a_training_is_followed_until_nobody_does_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("evolve.training.trackers.noted")
-    monkeypatch.setattr(module, "Run", Noted, raising=False)
-    monkeypatch.setattr(module, "packages", tuple, raising=False)
+    monkeypatch.setattr(module, "MEMBER", Noted, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(tracker_export, "POLL_S", 0.01)
     place = folder / ".evolve" / "policies" / "training" / NAME
@@ -143,7 +146,7 @@ def test_a_tracker_that_is_missing_is_named_with_its_extra(
 
 
 def test_what_the_configuration_may_name_is_there() -> None:
-    there = [each.name for each in iter_modules(trackers.__path__)]
+    there = members(trackers)
     assert sorted(get_args(tracker_export.Tracker)) == there
     assert sorted(get_args(TrainSection.model_fields["tracker"].annotation)) == ["", *there]
 

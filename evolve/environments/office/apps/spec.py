@@ -1,4 +1,4 @@
-"""What an app function is: its role decides what the office does around the call."""
+"""App functions: the role of each decides what the office does around the call."""
 
 from __future__ import annotations
 

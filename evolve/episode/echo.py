@@ -17,11 +17,10 @@ import evolve.episode.prompts
 import playbooks.prompts
 import policies.prompts
 import skills.prompts
-from evolve.episode.prompting import AGAIN, NO_CODE
+from evolve.episode.prompting import AGAIN
 from memory.records import Payload, Trajectory
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.note import Note
-from policies.structured import EMPTY, NO_OBJECT
 from policies.templates import prompt_names, prompt_source
 
 PROMPTS = (evolve.episode.prompts, playbooks.prompts, skills.prompts, policies.prompts)
@@ -45,6 +44,10 @@ _RESULT = re.compile(r"\d+\.\d{9,}")
 """A number that was computed in an episode and not rounded."""
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
+FEEDBACK = ("holds no json object", "reply is empty", "no code was found")
+"""Words of what a reply is told that cannot be used (`NO_OBJECT`, `EMPTY`, `NO_CODE`). How to reply instead can be
+learned."""
+NOTHING = "says nothing that could be false; name the function, value, unit or order that it is about"
 _WORD = re.compile(r"\w+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _SENTENCE_END = re.compile(r"[.!?;]\s+|\n")
@@ -79,8 +82,11 @@ def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
     """
     texts = _texts(payload)
     said = next(filter(None, (_said(text, episodes, n) for text in texts)), "") or _verdict(*texts[:1])
-    beside = plain(f"{payload.cue} {payload.action} {payload.when}") if isinstance(payload, Bullet) else ()
-    return said or _of_our_harbour(beside, episodes)
+    if said or not isinstance(payload, Bullet):
+        return said
+    if len(plain(payload.content)) == 1:
+        return NOTHING
+    return _of_our_harbour(plain(f"{payload.cue} {payload.action} {payload.when}"), episodes)
 
 
 def _texts(payload: Payload) -> tuple[str, ...]:
@@ -95,7 +101,7 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
     if not words:
         return ""
     whole = f" {' '.join(words)} "
-    if any(whole in line for line in _lines()):
+    if any(whole in line for line in _lines()) or any(told in whole for told in FEEDBACK):
         return f"repeats the words of our own prompts ({text.strip()[:80]!r}); say what was learned"
     if shared := next((run for run in _runs(words, n) if run in _prompted(n)), None):
         return f"repeats the words of our own prompts ({' '.join(shared)!r}); say what was learned"
@@ -110,9 +116,7 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
             return f"tells {result}, a result of task {episode.task.id!r}; say what holds for other tasks"
     if repeated := _repeated(text):
         return f"says {repeated!r} over and over; say it once"
-    if _EMPTY.issuperset(words) or not any(map(str.isalpha, text)):
-        return "says nothing that could be false; name the function, value, unit or order that it is about"
-    return ""
+    return NOTHING if _EMPTY.issuperset(words) or not any(map(str.isalpha, text)) else ""
 
 
 def _of_our_harbour(words: Sequence[str], episodes: Sequence[Trajectory]) -> str:
@@ -173,11 +177,8 @@ def plain(text: str) -> tuple[str, ...]:
 
 @cache
 def _lines() -> tuple[str, ...]:
-    """Return the words of prompts and of what a failed reply is told, line by line, each quoted value by itself.
-
-    How to reply instead is left out: that can be learned.
-    """
-    pieces = [AGAIN, NO_OBJECT, EMPTY, NO_CODE.partition(";")[0]]
+    """Return the words of prompts and of what a failed action is told, line by line, each quoted value by itself."""
+    pieces = [AGAIN]
     for prompts in PROMPTS:
         for name in prompt_names(prompts):
             text = prompt_source(prompts, name)

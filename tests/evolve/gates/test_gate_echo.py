@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.episode.echo import FEEDBACK, PROMPTS, plain
 from evolve.episode.echo import HARBOUR as HARBOUR_WORDS
-from evolve.episode.echo import PROMPTS
+from evolve.episode.prompting import NO_CODE
 from evolve.gates.static import StaticGate
 from memory.records import DeltaOp, Op, Provenance, Step, Task, Trajectory, Trust
 from playbooks.view import RecordView
+from policies.structured import EMPTY, NO_OBJECT
 from policies.templates import prompt_names, prompt_source
 from tests.playbooks.conftest import PARTS
 
@@ -60,6 +62,11 @@ async def test_whatever_a_prompt_shows_as_an_answer_is_refused() -> None:
     assert len(shown) > 10
     found = await refused(*map(add, dict.fromkeys(shown)))
     assert set(found) == set(shown)
+
+
+def test_the_feedback_that_is_refused_is_what_our_agent_says() -> None:
+    said = [" ".join(plain(text)) for text in (NO_OBJECT, EMPTY, NO_CODE)]
+    assert all(told in text for told, text in zip(FEEDBACK, said, strict=True))
 
 
 async def test_a_part_of_a_prompt_in_a_longer_text_is_refused() -> None:
@@ -127,6 +134,8 @@ LOAN = Trajectory(
         ("A share price of 30, bonds of $200000.", "repeats words of task 'f1'"),
         ("50,000", "could be false"),
         ("The reply holds no JSON object.", "repeats the words of our own prompts"),
+        ("The answer holds no JSON object", "repeats the words of our own prompts"),
+        ("exported_products", "could be false"),
         ("Error: no code was found", "repeats the words of our own prompts"),
         ("The future value of the investment is 9529.882937207223.", "tells 9529.882937207223, a result of task 'f1'"),
         ("The action failed in the same way before: change it.", "repeats the words of our own prompts"),

@@ -7,6 +7,7 @@ are measured; every other figure is in docs/results.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from benchmarks.table import ROOT, Rows, find
@@ -158,7 +159,7 @@ def table(results: Mapping[str, Rows]) -> str:
 
 def _acting(shown: Sequence[Headline]) -> str:
     """Return the sentence that says who acts in which rows."""
-    real = sum(each.claim.startswith(REAL) for each in shown)
+    real = sum(1 for _ in takewhile(lambda each: each.claim.startswith(REAL), shown))
     return f"In the first {real} rows a model of half a billion parameters acts; below them *pocket* or a script.\n"
 
 

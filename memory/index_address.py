@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from memory.errors import BadInput
 
+PORTS = {"chroma-http": 8000, "qdrant": 6333}
+"""Index -> where its server listens, where an address does not say."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -34,8 +36,9 @@ class IndexAddress:
         return f"evolve-{self.name}."
 
 
-def parse_address(kind: str, given: str, port: int) -> IndexAddress:
-    """Return an address; `port` is what the server listens on where none is given. Raises `BadInput`."""
+def parse_address(kind: str, given: str) -> IndexAddress:
+    """Return the address of an index of `PORTS`. Raises `BadInput`."""
+    port = PORTS[kind]
     try:
         parts = urlsplit(given)
         found, name = parts.port, parts.path.strip("/")

@@ -27,6 +27,7 @@ from memory.errors import BadInput, EvolveError
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT = 60, 40
 TOML = """\
+# of python -m benchmarks.real.walk
 [run]
 tasks = {train}
 concurrency = 4
@@ -61,7 +62,8 @@ no_memory = 0.0          # the control is the evaluation without memory
 
 def walk(folder: Path, train: int = TRAIN, held_out: int = HELD_OUT) -> None:
     """Fetch and serve the model, write the configuration, and run the commands. Raises `EvolveError`."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / FILE).exists():
+    begun = (folder / FILE).exists() and (folder / FILE).read_text().startswith(TOML.partition("\n")[0])
+    if folder.exists() and any(folder.iterdir()) and not begun:
         raise BadInput(f"{str(folder)!r} is not empty, and no walk was begun there; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     files = {"questions": data("formula_train_subset_500.jsonl"), "validation": data("formula_val_subset_300.jsonl")}

@@ -46,6 +46,8 @@ REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
 _ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
 """What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_MODELLED = ("pocket", "local", "served", "openai", "langchain")
+"""Policies whose `model` is the name of a model."""
 _WORKER = f"{worker.__module__}:{worker.__name__}"
 """The scripted policy that ships for the office."""
 
@@ -225,14 +227,17 @@ def _refuse_code(settings: Path) -> None:
 
 
 def _code_in(value: Any, key: str = "") -> Iterator[str]:
-    """Yield the keys whose values are `module:attribute`; a model may be called so too, and is no code."""
+    """Yield the keys whose values are `module:attribute`, or such joined by `+`. The model of a policy that is no code
+    may be called so too."""
     if isinstance(value, dict):
-        for name, below in cast("dict[str, Any]", value).items():
-            yield from _code_in(below, f"{key}.{name}" if key else name)
+        table = cast("dict[str, Any]", value)
+        models = {"model"} if table.get("name", "pocket") in _MODELLED else set[str]()
+        for name in table.keys() - models:
+            yield from _code_in(table[name], f"{key}.{name}" if key else name)
     elif isinstance(value, list):
         for below in cast("list[Any]", value):
             yield from _code_in(below, key)
-    elif isinstance(value, str) and value != _WORKER and _CODE.fullmatch(value) and not key.endswith(".model"):
+    elif isinstance(value, str) and any(_CODE.fullmatch(each) and each != _WORKER for each in value.split("+")):
         yield f"{key} = {value!r}"
 
 

@@ -30,8 +30,8 @@ from evolve.config.sections import (
 from evolve.config.tables import M, OpenSection, Section, flat, nearest, read
 from evolve.config.training import TrainSection
 from memory.content import holds_secret
+from memory.index_address import PORTS, parse_address
 from memory.index_kinds import index_kinds, shipped_kinds
-from memory.indexes import EXACT, FOLDER
 from memory.records import Trust
 from memory.redact import without_password
 from playbooks.notebook.note_curator import NotebookSettings
@@ -239,9 +239,11 @@ class MemorySection(Section):
         kind, _, address = named.partition(":")
         if kind not in shipped_kinds() and kind not in (kinds := index_kinds()):
             raise ValueError(f"there is no index {kind!r}; there are {', '.join(kinds)}")
-        if address and kind in (EXACT, FOLDER):
-            raise ValueError(f"index {kind!r} is on no server; write {kind!r} without an address")
         without_password(address, "a key of Qdrant is in QDRANT_API_KEY")
+        if kind in PORTS:
+            parse_address(kind, address)
+        elif address and kind in shipped_kinds():
+            raise ValueError(f"index {kind!r} takes no address; write {kind!r}")
         return named
 
     @field_validator("database")
@@ -356,13 +358,14 @@ class Config(BaseModel):
     def digest(self) -> str:
         """Return a short hash of what decides results: not how fast, how much, where and watched by whom."""
         whole = dict.fromkeys(("root", "preset", "budget", "telemetry", "log"), True)
+        roles = {role: {"patience_s"} for role in ROLES}
         rest = self.model_dump(
             mode="json",
             exclude={
                 **whole,
                 "run": {"concurrency", "executor", "workers", "name", "tags"},
                 "memory": {"workspace", "database"},
-                "policy": {"slots", "replicas", "patience_s"},
+                "policy": {"slots": True, "replicas": True, "patience_s": True, **roles},
                 "train": {"tracker"},
             },
         )

@@ -44,9 +44,8 @@ _RESULT = re.compile(r"\d+\.\d{9,}")
 """A number that was computed in an episode and not rounded."""
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
-FEEDBACK = ("holds no json object", "reply is empty", "no code was found")
-"""Words of what a reply is told that cannot be used (`NO_OBJECT`, `EMPTY`, `NO_CODE`). How to reply instead can be
-learned."""
+FEEDBACK = ("holds no json object", "no code was found")
+"""Words of what a reply is told that cannot be used (`NO_OBJECT`, `NO_CODE`). How to reply instead can be learned."""
 NOTHING = "says nothing that could be false; name the function, value, unit or order that it is about"
 _WORD = re.compile(r"\w+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -54,6 +53,8 @@ _SENTENCE_END = re.compile(r"[.!?;]\s+|\n")
 REPEATED = 3
 """Times from which a sentence of three words or more is a loop that the model fell into. Words that follow each other
 again within a sentence are one from two times and a half."""
+LONGEST_LOOP = 60
+"""Words of a loop that is looked for, at most."""
 _FUNCTION = """
 a an the this that these those it its they them their you your we our i my is are be been was were do does did done
 has have had will would can could should shall must may might to of in on at by for from with as into about and or but
@@ -84,7 +85,7 @@ def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
     said = next(filter(None, (_said(text, episodes, n) for text in texts)), "") or _verdict(*texts[:1])
     if said or not isinstance(payload, Bullet):
         return said
-    if len(plain(payload.content)) == 1:
+    if payload.content.isascii() and len(plain(payload.content)) == 1:  # not every script has spaces between words
         return NOTHING
     return _of_our_harbour(plain(f"{payload.cue} {payload.action} {payload.when}"), episodes)
 
@@ -148,13 +149,12 @@ def _repeated(text: str) -> str:
 
 def _looped(words: Sequence[str]) -> Sequence[str]:
     """Return three different words or more that follow each other, and then again, two times and a half in all."""
-    for size in range(3, len(words) // 2):
+    for size in range(3, min(len(words) // 2, LONGEST_LOOP)):
         again = 0
         for at in range(size, len(words)):
             again = again + 1 if words[at] == words[at - size] else 0
-            loop = words[at - size + 1 : at + 1]
-            if 2 * again >= 3 * size and len(set(loop)) >= 3:
-                return loop
+            if 2 * again >= 3 * size and len(set(words[at - size + 1 : at + 1])) >= 3:
+                return words[at - size + 1 : at + 1]
     return ()
 
 

@@ -269,6 +269,7 @@ class ClientSession:
         """
         said = {exact_key(record.payload.text()) for record in above}
         found: list[Record[Any]] = []
+        kinds = text_kinds(self._config)
         for layer in self._layers:
             known = texts(self._store.view(layer.namespace))
             always = [record for record in known if record.pinned or not task.strip()]
@@ -276,12 +277,13 @@ class ClientSession:
             tokens = [self._store.count_tokens(record.payload.text()) for record in new]
             kept = within_budget(tokens, layer.tokens)
             shown = [_labelled(new[at], layer) for at in kept]
-            if task.strip():
+            left = layer.tokens - sum(tokens[at] for at in kept)
+            if task.strip() and left and kinds and self._config.memory.recall_k:
                 wanted = RecallQuery(
                     text=task,
-                    kinds=text_kinds(self._config),
+                    kinds=kinds,
                     k=self._config.memory.recall_k,
-                    token_budget=layer.tokens - sum(tokens[at] for at in kept),
+                    token_budget=left,
                     exclude_ids=tuple(record.id for record in always),
                 )
                 shown += [item.record for item in self._recalled_below(layer, wanted)]

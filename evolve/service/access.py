@@ -5,6 +5,7 @@ The guard stands before all that answers agents, so what is added behind it is b
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any
@@ -54,7 +55,8 @@ class Guard:
         headers = Headers(scope=scope)
         kind, _, given = headers.get("authorization", "").partition(" ")
         try:
-            token = verified(self._store, given.strip()) if kind.lower() == "bearer" else None
+            bearer = given.strip() if kind.lower() == "bearer" else ""
+            token = await asyncio.to_thread(verified, self._store, bearer)
             if token is not None and scope["path"] == MCP_PATH and "mcp-session-id" not in headers:
                 self._admit(token)
         except EvolveError as error:
@@ -84,19 +86,22 @@ def refusal(status: int, kind: str, message: str, headers: dict[str, str] | None
 
 
 async def whole(headers: Headers, receive: Receive) -> Receive:
-    """Read a body, and return what hands it on: an application may make anything of an error while it reads.
+    """Read a body, and return what hands it on in one message: an application may make anything of an error in reading.
 
+    Of a client that leaves before the end only that it left is handed on.
     Raises an `HTTPException` for one that is too large, by what its headers say or by what has come.
     """
     if int(headers.get("content-length", 0)) > BODY:
         raise _too_large()
-    part = bounded(receive)
-    parts = [await part()]
-    while parts[-1].get("more_body"):
-        parts.append(await part())
+    part, body = bounded(receive), bytearray()
+    last = {"more_body": True}
+    while last.get("more_body"):
+        last = await part()
+        body += last.get("body", b"")
+    left = [last if last["type"] == "http.disconnect" else {"type": "http.request", "body": bytes(body)}]
 
     async def again() -> MutableMapping[str, Any]:
-        return parts.pop(0) if parts else await receive()
+        return left.pop() if left else await receive()
 
     return again
 

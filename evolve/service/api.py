@@ -97,9 +97,10 @@ class Rule(Frozen):
 
 
 class NewText(Frozen):
-    """A rule in other words."""
+    """A record in other words."""
 
     content: str
+    """The text of a rule, the code of a skill, or a JSON object with fields of a note or an exemplar."""
 
 
 class AuditRow(Frozen):
@@ -292,7 +293,7 @@ def add(caller: Admin, rule: Rule) -> Changed:
 
 @router.patch("/knowledge/{name}")
 def edit(caller: Admin, name: str, new: NewText) -> Changed:
-    """Change the text of a rule; the old version stays in the journal."""
+    """Change a record: a rule, a skill, a note or an exemplar; the old version stays in the journal."""
     check_sizes({"content": new.content})
     return _changed(editing.edit(caller.store, caller.namespace, name, new.content, actor=caller.actor))
 

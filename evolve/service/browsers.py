@@ -7,6 +7,7 @@ is looked up with every request; forms must come from a page of this server.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from dataclasses import replace
@@ -68,7 +69,7 @@ class Browsers:
         if request.method not in SAFE and urlsplit(request.headers.get("origin", "")).netloc != (host or None):
             return _login("Only a page of this server may change something.", 403)
         visit = request.cookies.get(cookie_name(host, VISIT), "")
-        token = verified(self._desk.store, self._visits.get(visit, ""))
+        token = await asyncio.to_thread(self._who, visit)
         if path == "/login":
             return await self._log_in(request, token)
         if path == "/logout":
@@ -78,14 +79,18 @@ class Browsers:
             return gone
         if token is None or _why_not(token):
             return RedirectResponse("/login", 303)
-        request.scope["desk"] = self._desk_of(token, path, self._visits[visit])
+        request.scope["desk"] = self._desk_of(token, path, visit)
         return None
+
+    def _who(self, visit: str) -> Token | None:
+        """Return the valid token that a browser logged in with and did not log out from."""
+        return verified(self._desk.store, self._visits.get(visit, ""))
 
     async def _log_in(self, request: Request, known: Token | None) -> Response:
         if request.method in SAFE:
             return _login(LOG_IN, person=known.name if known else "")
         given = str((await request.form()).get("token", "")).strip()
-        token = verified(self._desk.store, given)
+        token = await asyncio.to_thread(verified, self._desk.store, given)
         why = "This is no token that is valid here." if token is None else _why_not(token)
         if why:
             return _login(f"{why} {LOG_IN}", 403)
@@ -100,8 +105,8 @@ class Browsers:
         )
         return let_in
 
-    def _desk_of(self, token: Token, path: str, given: str) -> PageContext:
-        """Return what a page works with for one person; `given` is the text of the token."""
+    def _desk_of(self, token: Token, path: str, visit: str) -> PageContext:
+        """Return what a page works with for one person, who is known by the word `visit`."""
         may_change = token.may("admin") or (token.may("review") and path.split("/")[1] == "review")
         return replace(
             self._desk,
@@ -109,7 +114,7 @@ class Browsers:
             read_only=not may_change,
             actor=f"token:{token.name}",
             said=self._said.setdefault(token.id, []),
-            may_look=lambda: verified(self._desk.store, given) is not None,
+            may_look=lambda: self._who(visit) is not None,
         )
 
 

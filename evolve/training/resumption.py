@@ -44,8 +44,9 @@ def begun(folder: Path) -> Begun | None:
 def unfinished(config: Config, name: str | None, ended: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
     """Return a training that has not `ended`, the latest where none is named, and the configuration it was begun with.
 
-    Where it is kept and watched, and where its servers are, is as `config` says. Raises `NotFound` where there is none,
-    and `RunMismatch` for one that has ended, or that does not say how it was begun; and as `stored_config` does.
+    Where it is kept and watched, and where the servers of its rollouts are, is as `config` says. Raises `NotFound`
+    where there is none, and `RunMismatch` for one that has ended, or that does not say how it was begun; and as
+    `stored_config` does.
     """
     places = {place.name: place for place in ledger.folders(config.workspace)}
     left = [name for name, place in places.items() if not ended(place)]
@@ -65,8 +66,11 @@ def unfinished(config: Config, name: str | None, ended: Callable[[Path], bool]) 
     kept = stored_config(begun.config, config.root)
     where = {name: getattr(config.memory, name) for name in ("workspace", "database", "index")}
     memory = kept.memory.model_copy(update=where)
-    today = {"policy": served_today(kept.policy, config.policy), "telemetry": config.telemetry, "log": config.log}
-    return chosen, begun, kept.model_copy(update={"memory": memory, **today})
+    train = kept.train.model_copy(update={"tracker": config.train.tracker})
+    today: dict[str, Any] = {"memory": memory, "train": train, "telemetry": config.telemetry, "log": config.log}
+    if not begun.journal:  # the journal asks no server, and is told apart by the settings
+        today["policy"] = served_today(kept.policy, config.policy)
+    return chosen, begun, kept.model_copy(update=today)
 
 
 def require_same(folder: Path, start: str, today: str) -> None:

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 Tracker = Literal["trackio", "mlflow"]
 """A file of `evolve/training/trackers`."""
 POLL_S = 1.0
+LAST_S = 30.0
+"""Seconds that a training waits at its end for a tracker to take what is left."""
 """How often a training is looked at that is followed."""
 
 
@@ -71,7 +73,7 @@ def export(config: Config, name: str, to: Tracker, *, follow: bool = False) -> s
 def tracked(config: Config, name: str) -> Generator[None]:
     """Hand a training's figures to `train.tracker`, where one is named, while this process does it.
 
-    A tracker that fails is warned of once; the training neither stops nor waits for it before its end.
+    A tracker that fails is warned of once. The training does not stop for it, and waits at its end `LAST_S` at most.
     """
     ended, to = Event(), config.train.tracker
     if not to:
@@ -99,7 +101,11 @@ def tracked(config: Config, name: str) -> Generator[None]:
         yield
     finally:
         ended.set()
-        following.join()
+        following.join(LAST_S)
+        if following.is_alive():
+            _log.warning(
+                "%s took no figures for %g s; `evolve train export %s --to %s` does later", to, LAST_S, name, to
+            )
 
 
 def _handed(config: Config, name: str, to: Tracker, under_way: Callable[[], bool]) -> str:

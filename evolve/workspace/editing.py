@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from evolve.config.model import Config
+from evolve.episode.world_texts import EVENT
 from evolve.gates.review_queue import in_other_words
 from evolve.gates.scoring import cases
 from evolve.lookup import named
@@ -30,8 +32,11 @@ from memory.records import (
 from memory.store import Store
 from memory.utility import Case, Measured
 from playbooks.kinds.bullet import DEFAULT_SECTION
+from skills.host_calls import documented
 from skills.library import Library
+from skills.names import free
 from skills.record import Skill
+from skills.static_checks import complaints
 
 OPERATOR = "operator"
 """Who changes knowledge by hand, in the journal."""
@@ -233,14 +238,43 @@ def written(content: str, *, section: str, pin: bool, allow_forgotten: bool = Fa
     )
 
 
-def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = OPERATOR) -> Commit:
+def edit(
+    store: Store, namespace: str, name: str, content: str, *, actor: str = OPERATOR, version: int | None = None
+) -> Commit:
     """Change a bullet's text, a skill's code, or fields of a note or exemplar; the old version stays in the journal.
 
-    `content` is the new text or code; of a note or exemplar, a JSON object. Raises `NotFound`, and `BadInput`.
+    `content` is the new text or code; of a note or exemplar, a JSON object. `version`: the one that was read, None =
+    the latest; the change is refused where another followed. Raises `NotFound`, and `BadInput`.
     """
     record = named(store, namespace, name)
     payload = in_other_words(record.kind, record.payload.model_dump(mode="json"), content)
-    return store.commit(namespace, [rewritten(record, payload, record.version, actor)], actor=actor)
+    if record.kind == Skill.kind:
+        payload = _recoded(store, namespace, record, payload).model_dump(mode="json")
+    read = record.version if version is None else version
+    return store.commit(namespace, [rewritten(record, payload, read, actor)], actor=actor)
+
+
+def skill_from(fields: Mapping[str, Any], library: Library) -> Skill:
+    """Return a skill that requires those of the library that its code names. Raises `BadInput` for what is no skill."""
+    try:
+        skill = Skill.model_validate({**fields, "requires": ()})
+    except ValidationError as invalid:
+        raise BadInput(str(invalid.errors(include_url=False)[0]["msg"])) from invalid
+    return skill.model_copy(update={"requires": tuple(name for name in free(skill.function) if name in library.names)})
+
+
+def complaints_about(
+    store: Store, skill: Skill, runs: Collection[str], known: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """Return what is wrong with a skill, which may call what the last of its runs told of the world, else any run.
+
+    `known` are the names of skills that it may require, None = not checked.
+    """
+    wrong = complaints(skill, known=known)
+    told = store.events(type=EVENT) if wrong else []
+    said = [event.data.get("text", "") for event in [each for each in told if each.run_id in runs] or told]
+    shown = documented(said[-1]) if said else ()
+    return complaints(skill, known=known, documented=shown) if shown else wrong
 
 
 def rewritten(record: Record[Any], payload: dict[str, Any], version: int, actor: str) -> DeltaOp:
@@ -290,6 +324,35 @@ def applied(commit: Commit) -> Commit:
     for result in commit.refused:
         raise BadInput(f"the change was refused: {result.reason}")
     return commit
+
+
+def _recoded(store: Store, namespace: str, record: Record[Skill], payload: Mapping[str, Any]) -> Skill:
+    """Return a skill with other code, and with what that requires.
+
+    Raises `BadInput` for what is wrong with the code and was not before, for skills that would require each other in a
+    circle, and for another name while skills call the old one.
+    """
+    old = record.payload
+    others = Library(each for each in store.view(namespace).records(Skill.kind) if each.id != record.id)
+    skill = skill_from(payload, others)
+    callers = others.required_by(old.name) if old.name not in {skill.name, *others.names} else ()
+    if callers:
+        raise BadInput(
+            f"got the name {skill.name!r} for skill {old.name!r}, which {', '.join(callers)} call; keep the name, or "
+            f"add {skill.name!r} as a skill of its own and retire {old.name!r} when nothing calls it"
+        )
+    runs = {event.run_id for event in store.history(record.id) if event.run_id and event.type != "knowledge.tag"}
+    before = {_unplaced(each) for each in complaints_about(store, old, runs, others.names)}
+    wrong = [each for each in complaints_about(store, skill, runs, others.names) if _unplaced(each) not in before]
+    if wrong:
+        raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
+    others.overlay().put(skill)
+    return skill
+
+
+def _unplaced(complaint: str) -> str:
+    """Return a complaint without its line, which an edit moves."""
+    return complaint.partition(": ")[2]
 
 
 def _row(case: Case, *, bounds: bool) -> KnowledgeRow:

@@ -64,7 +64,7 @@ def _to_file(source: Journal, file: Path) -> tuple[int, str]:
     The vector index is of before, and goes first: an opener that finds none makes it anew, while one that finds an old
     one would take its vectors for those of the new records, whose ids may be the same.
     """
-    with TemporaryDirectory(dir=file.parent, prefix="moving-") as folder:
+    with TemporaryDirectory(dir=file.parent, prefix="moving-", ignore_cleanup_errors=True) as folder:
         made = Path(folder) / file.name
         _let_go(file)
         with closing(Journal(made)) as target:

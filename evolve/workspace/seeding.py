@@ -11,19 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
-
 from evolve.config.model import Config
 from evolve.episode.prompting import described
 from evolve.loop.assembly import make_environment, open_store
 from evolve.usercode import users
-from evolve.workspace.editing import OPERATOR, promote
+from evolve.workspace.editing import OPERATOR, promote, skill_from
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from memory.store import Store
 from skills.host_calls import documented
 from skills.library import Library
-from skills.names import free
 from skills.record import Skill, SkillTest
 from skills.static_checks import complaints
 
@@ -60,7 +57,7 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
     """Return the record, or why it was refused: others may have written meanwhile."""
     namespace = config.memory.namespace
     library = Library(store.view(namespace).records(Skill.kind))
-    skill = _skill(source, library, fields)
+    skill = skill_from({"source": source, **fields}, library)
     wrong = held_against(skill, config, library.names)
     if wrong:
         raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
@@ -110,12 +107,3 @@ def _source(function: Callable[..., Any] | str) -> str:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError) as error:
         raise BadInput(f"the source of {function!r} cannot be read ({error}); pass it as text") from error
-
-
-def _skill(source: str, library: Library, fields: Mapping[str, Any]) -> Skill:
-    try:
-        skill = Skill(source=source, **fields)
-    except ValidationError as invalid:
-        raise BadInput(str(invalid.errors(include_url=False)[0]["msg"])) from invalid
-    requires = tuple(name for name in free(skill.function) if name in library.names)
-    return skill.model_copy(update={"requires": requires})

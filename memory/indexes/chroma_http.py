@@ -14,7 +14,7 @@ from memory.errors import EvolveError, IndexUnavailable
 from memory.index_address import parse_address
 from memory.indexes.chroma import ChromaCollections, fresh_settings
 
-PORT, SECONDS = 8000, 30.0
+SECONDS = 30.0
 
 
 class ChromaHttpIndex(ChromaCollections):
@@ -26,7 +26,7 @@ class ChromaHttpIndex(ChromaCollections):
     def __init__(self, address: str, database: str, *, model: str, dim: int) -> None:
         """Raises `BadInput` for an address that is none; the server is not asked yet."""
         super().__init__(model=model, dim=dim)
-        self._server = parse_address("chroma-http", address, PORT)
+        self._server = parse_address("chroma-http", address)
         self.prefix = self._server.prefix
         self._connected = False
 

@@ -28,7 +28,7 @@ except ImportError as missing:
     ) from missing
 
 T = TypeVar("T")
-PORT, SECONDS = 6333, 30
+SECONDS = 30
 SEARCH = models.SearchParams(hnsw_ef=200)
 """Candidates of a search, as for Chroma."""
 PAGE = 10_000
@@ -45,7 +45,7 @@ class QdrantIndex:
         self, address: str, database: str, *, model: str, dim: int, client: Callable[[], QdrantClient] | None = None
     ) -> None:
         """Raises `BadInput` for an address that is none; the server is not asked yet. `client` makes another client."""
-        self._server, self._model, self._dim = parse_address("qdrant", address, PORT), model, dim
+        self._server, self._model, self._dim = parse_address("qdrant", address), model, dim
         self._make = client or self._over_http
         self._opened: QdrantClient | None = None
 

@@ -143,11 +143,12 @@ class LlamaCppEngine:
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=self._timeout_s) as client:
                 answer = await client.post(self._url + route, json=body)
-        except httpx.ReadTimeout:
-            raise TimedOut(
-                f"llama.cpp gave no answer within {self._timeout_s:g} s; raise policy.timeout_s, or sample fewer tokens"
-            ) from None
         except httpx.HTTPError as error:
+            if isinstance(error, httpx.ReadTimeout) and await self._answers():
+                raise TimedOut(
+                    f"llama.cpp gave no answer within {self._timeout_s:g} s; raise policy.timeout_s, or sample fewer "
+                    "tokens"
+                ) from None
             raise PolicyUnavailable(
                 f"llama.cpp gave no answer ({type(error).__name__}); {self._folder / 'llama.log'} says why"
             ) from None

@@ -94,6 +94,8 @@ class Replicas:
         self._unloaded: set[str] = set()
         self._roots: dict[str, str] = {}
         """Where versions that were seen are read from: a name is never used for two adapters."""
+        self._foreign: set[int] = set()
+        """Servers whose base has a name of its own, which was warned of."""
         self._warned: set[int] = set()
         """Servers whose `logprobs_mode` was warned of."""
 
@@ -147,7 +149,12 @@ class Replicas:
         if at not in self._bases:
             await self._adapters(at)
         names = self._bases[at]
-        return wanted if wanted in names or not names else names[0]
+        if wanted in names or not names:
+            return wanted
+        if at not in self._foreign:
+            self._foreign.add(at)
+            log.warning("%s is asked as %r for its base; see that these are the same weights", self.urls[at], names[0])
+        return names[0]
 
     async def adapters(self) -> dict[int, dict[str, str]]:
         """Return of each server in use the adapters it serves, with where it read them from.
@@ -197,7 +204,7 @@ class Replicas:
             slots = int(told["scheduler_config"]["max_num_seqs"])
         except (LookupError, TypeError, ValueError):
             return 0
-        mode = told.get("model_config", {}).get("logprobs_mode", LOGPROBS)
+        mode = (told.get("model_config") or {}).get("logprobs_mode", LOGPROBS)
         if mode != LOGPROBS and at not in self._warned:
             self._warned.add(at)
             log.warning(

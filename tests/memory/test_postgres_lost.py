@@ -70,12 +70,8 @@ def end(witness: Session, session: int) -> None:
 
 
 def end_once_busy(witness: Session, session: int) -> None:
-    while (
-        witness.execute(
-            "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'", (session,)
-        ).fetchone()
-        is None
-    ):
+    asked = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+    while witness.execute(asked, (session,)).fetchone() is None:
         time.sleep(0.01)
     end(witness, session)
 

@@ -386,8 +386,11 @@ def test_an_address_that_is_none_is_refused_before_anything_is_asked(
     [
         ("faiss", "there is no index 'faiss'; there are chroma, chroma-http, exact, pgvector, qdrant"),
         ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are kept with every run"),
-        ("chroma:http://host/name", "index 'chroma' is on no server; write 'chroma' without an address"),
-        ("exact:http://host/name", "index 'exact' is on no server"),
+        ("chroma:http://host/name", "index 'chroma' takes no address; write 'chroma'"),
+        ("exact:http://host/name", "index 'exact' takes no address"),
+        ("pgvector:http://host/name", "index 'pgvector' takes no address"),
+        ("qdrant", "got index 'qdrant:'; expected 'qdrant:http://HOST:6333/NAME'"),
+        ("chroma-http:nonsense", "expected 'chroma-http:http://HOST:8000/NAME'"),
     ],
 )
 def test_settings_name_an_index_that_there_is_and_no_password(tmp_path: Path, index: str, said: str) -> None:

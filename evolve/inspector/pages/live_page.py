@@ -23,7 +23,8 @@ SILENCE = 15.0
 async def live(request: Request, desk: At) -> StreamingResponse:
     """Send the journal's position whenever it changed, or the figures of a training did.
 
-    It ends with the first look after which who listens may see the page no longer, since a token was revoked.
+    It ends where it would send something to somebody who may see the page no longer, since the token was revoked or
+    they logged out.
     """
     return StreamingResponse(_changes(request, desk), media_type="text/event-stream")
 
@@ -35,14 +36,12 @@ async def _changes(request: Request, desk: PageContext) -> AsyncGenerator[str]:
         await asyncio.sleep(EVERY)
         quiet += EVERY
         state = await asyncio.to_thread(_state, desk)
+        if state == seen and quiet < SILENCE:
+            continue
         if not await asyncio.to_thread(desk.may_look):
             return
-        if state != seen:
-            seen, quiet = state, 0.0
-            yield f"event: journal\ndata: {state[0]}\n\n"
-        elif quiet >= SILENCE:
-            quiet = 0.0
-            yield ": still here\n\n"
+        yield ": still here\n\n" if state == seen else f"event: journal\ndata: {state[0]}\n\n"
+        seen, quiet = state, 0.0
 
 
 def _state(desk: PageContext) -> tuple[int, tuple[tuple[str, int], ...]]:

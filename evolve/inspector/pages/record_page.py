@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 from itertools import pairwise
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.episode.world_texts import EVENT
 from evolve.gates.decision_ledger import GateDecision, entries, last_words
 from evolve.gates.review_queue import WRITTEN_IN
 from evolve.gates.scoring import cases
@@ -18,10 +18,7 @@ from evolve.inspector.rendering import served, show
 from evolve.workspace import editing
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, Record
-from skills.host_calls import documented
 from skills.library import Library
-from skills.record import Skill
-from skills.static_checks import complaints
 
 router = APIRouter()
 
@@ -54,13 +51,14 @@ def restore(desk: At, name: str, form: Form) -> RedirectResponse:
 def edit(desk: At, name: str, form: Form) -> RedirectResponse:
     """Write a new version; refused when the record changed since the page was loaded."""
     found = known(desk, name)
-    field = WRITTEN_IN.get(found.kind)
     text, version = form.get("text", "").replace("\r\n", "\n"), form.get("version", "")
-    if field is None or not text.strip() or not (version.isdecimal() and len(version) < 10):
-        raise BadInput(f"got {text!r} for a {found.kind}; expected a bullet's or a skill's new text and its version")
-    payload = found.payload.model_dump(mode="json") | {field: text}
-    op = editing.rewritten(found, payload, int(version), desk.actor)
-    return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=desk.actor))
+    if not text.strip() or not (version.isdecimal() and len(version) < 10):
+        raise BadInput(f"got {text!r} for a {found.kind}; expected its new text and its version")
+    return _changed(
+        desk,
+        found,
+        editing.edit(desk.store, desk.namespace, found.id, text, actor=desk.actor, version=int(version)),
+    )
 
 
 def one(desk: PageContext, name: str) -> dict[str, Any]:
@@ -76,9 +74,9 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
         "record": found,
         "case": case,
         "usable": found.status in RECALLABLE,
-        "field": WRITTEN_IN.get(found.kind, ""),
-        "written": getattr(found.payload, WRITTEN_IN.get(found.kind, ""), ""),
-        "complaints": _complaints(desk, found.payload, runs) if skill else (),
+        "field": WRITTEN_IN.get(found.kind, "fields as JSON"),
+        "written": _written(found),
+        "complaints": editing.complaints_about(desk.store, found.payload, runs) if skill else (),
         "callers": library.required_by(found.payload.name) if library else (),
         "changes": _changes(versions),
         "events": events[::-1],
@@ -87,13 +85,11 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
     }
 
 
-def _complaints(desk: PageContext, skill: Skill, runs: set[str]) -> tuple[str, ...]:
-    """Return what is wrong with a skill, which may call what the last of its runs told of the world, else any run."""
-    wrong = complaints(skill)
-    told = desk.store.events(type=EVENT) if wrong else []
-    said = [event.data.get("text", "") for event in [each for each in told if each.run_id in runs] or told]
-    shown = documented(said[-1]) if said else ()
-    return complaints(skill, documented=shown) if shown else wrong
+def _written(record: Record[Any]) -> str:
+    """Return what a person edits of a record: its text field, or all fields as JSON."""
+    payload = record.payload.model_dump(mode="json")
+    field = WRITTEN_IN.get(record.kind)
+    return payload[field] if field else json.dumps(payload, indent=2, ensure_ascii=False)
 
 
 def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[GateDecision]:

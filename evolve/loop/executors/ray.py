@@ -25,7 +25,7 @@ from evolve.loop.executors.cluster import Packed, Workers, connected, machines, 
 from evolve.loop.executors.sources import code_of, require_same
 from evolve.loop.rollout_settings import rollout_config
 from evolve.protocols import Environment
-from memory.errors import JournalError
+from memory.errors import JournalError, SchemaTooNew
 from memory.records import Trajectory, Usage, new_id
 from memory.store import Store
 from policies.budget import Budget
@@ -132,6 +132,8 @@ class RayExecutor:
         for pause in PAUSES:
             try:
                 return await self._workers.episode(attempt, temperature)
+            except SchemaTooNew:
+                raise
             except JournalError as lost:
                 log.warning("an episode is done again in %g s: its worker cannot use the workspace (%s)", pause, lost)
                 await asyncio.sleep(pause)

@@ -15,11 +15,15 @@ _PACKAGES = ("evolve", "memory", "playbooks", "policies", "skills")
 
 
 def code_of(config: Config) -> str:
-    """Return a short hash of our packages, and of the user's modules that the environment and the policies are of."""
+    """Return a short hash of our packages, and of the files that environment and policies are of (`module:name`)."""
     found = sha256()
-    for name in (*_PACKAGES, *sorted(_own(config).difference(_PACKAGES))):
-        for root, file in _files(name, "*" if name in _PACKAGES else "*.py"):
-            found.update(f"{name} {file.relative_to(root)}\0".encode() + sha256(file.read_bytes()).digest())
+    for name in _PACKAGES:
+        for folder, file in _files(name):
+            found.update(f"{name} {file.relative_to(folder)}\0".encode() + sha256(file.read_bytes()).digest())
+    for name in sorted(_own(config)):
+        spec = None if name == "__main__" else find_spec(name)
+        if spec is not None and spec.has_location and spec.origin:
+            found.update(f"{name}\0".encode() + sha256(Path(spec.origin).read_bytes()).digest())
     return found.hexdigest()[:16]
 
 
@@ -35,21 +39,17 @@ def require_same(here: Mapping[str, str], of_the_run: Mapping[str, str]) -> None
 
 
 def _own(config: Config) -> set[str]:
-    """Return the modules or packages, at the top, that `module:name` names."""
+    """Return the modules that `module:name` names, but for ours."""
     sections = (config.policy, *config.policy.roles.values())
     scripts = (section.model for section in sections if section.name == "scripted")
     named = (config.environment.name, *(section.name for section in sections), *scripts)
-    return {name.partition(":")[0].partition(".")[0] for name in named if ":" in name}
+    modules = {name.partition(":")[0] for name in named if ":" in name}
+    return {name for name in modules if name.partition(".")[0] not in _PACKAGES}
 
 
-def _files(name: str, pattern: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a module or package, each after the folder that its name is told from."""
-    spec = find_spec(name)
-    if spec is None:
-        return
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    for folder in folders:
-        files = sorted(file for file in folder.rglob(pattern) if file.is_file())
+def _files(package: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a package, each after the folder that its name is told from."""
+    spec = find_spec(package)
+    for folder in map(Path, (spec.submodule_search_locations if spec else None) or ()):
+        files = sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
         yield from ((folder, file) for file in files if file.parent.name != "__pycache__")
-    if not folders and spec.has_location and spec.origin:
-        yield Path(spec.origin).parent, Path(spec.origin)

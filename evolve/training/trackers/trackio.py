@@ -25,8 +25,7 @@ class Run:
 
     def log(self, step: int, figures: Mapping[str, float]) -> None:
         """Add the figures of a step."""
-        with redirect_stdout(sys.stderr):
-            self._trackio.log(dict(figures), step=step)
+        self._trackio.log(dict(figures), step=step)
 
     def close(self) -> None:
         """End the run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -144,6 +145,28 @@ def test_settings_that_name_code_come_along_only_where_that_is_allowed(tmp_path:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "evolve.toml").write_text("")
     evolve(tmp_path, "init", "own", *given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ('[policy]\nname = "scripted"\nmodel = "this:d"\n', "policy.model = 'this:d'"),
+        ('[policy.judge]\nname = "scripted"\nmodel = "this:d"\n', "policy.judge.model = 'this:d'"),
+        ('[playbook]\ncurator = "direct+antigravity:geohash"\n', "playbook.curator = 'direct+antigravity:geohash'"),
+        ('[policy]\nname = "openai"\nmodel = "llama:small"\n', ""),
+    ],
+)
+def test_code_is_found_wherever_settings_name_it(tmp_path: Path, settings: str, named: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "evolve.toml").write_text(settings)
+    evolve(source, "playbook", "add", "Say the amount in cents.")
+    evolve(source, "export", "--workspace", "all.tar.gz")
+    if named:
+        with pytest.raises(BadInput, match=re.escape(f"names code that the next command would run ({named})")):
+            import_workspace(source / "all.tar.gz", tmp_path / "elsewhere")
+    else:
+        import_workspace(source / "all.tar.gz", tmp_path / "elsewhere")
 
 
 class FullDisk(io.BytesIO):

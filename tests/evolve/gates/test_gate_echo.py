@@ -22,7 +22,7 @@ from evolve.episode.prompting import NO_CODE
 from evolve.gates.static import StaticGate
 from memory.records import DeltaOp, Op, Provenance, Step, Task, Trajectory, Trust
 from playbooks.view import RecordView
-from policies.structured import EMPTY, NO_OBJECT
+from policies.structured import NO_OBJECT
 from policies.templates import prompt_names, prompt_source
 from tests.playbooks.conftest import PARTS
 
@@ -65,7 +65,7 @@ async def test_whatever_a_prompt_shows_as_an_answer_is_refused() -> None:
 
 
 def test_the_feedback_that_is_refused_is_what_our_agent_says() -> None:
-    said = [" ".join(plain(text)) for text in (NO_OBJECT, EMPTY, NO_CODE)]
+    said = [" ".join(plain(text)) for text in (NO_OBJECT, NO_CODE)]
     assert all(told in text for told, text in zip(FEEDBACK, said, strict=True))
 
 
@@ -175,6 +175,8 @@ async def test_what_a_small_model_reports_of_one_episode_is_no_lesson(lesson: st
         "Answers are compared to within 0.00001.",
         "Multiply pounds by 0.45359237.",
         "Reply with one python block.",
+        "When the search reply is empty, widen the date range.",
+        "\u5148\u767b\u5f55\u7cfb\u7edf\u518d\u67e5\u8be2\u8ba2\u5355\u91d1\u989d",
     ],
 )
 async def test_what_says_what_makes_it_right_is_one(lesson: str) -> None:

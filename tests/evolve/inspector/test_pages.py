@@ -185,6 +185,26 @@ def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor
     assert known["note"].payload.subject == "times"
 
 
+def test_a_skill_in_use_is_edited_as_by_the_command_and_a_note_as_its_fields(visitor: Visitor) -> None:
+    store, namespace = visitor.desk.store, visitor.desk.namespace
+    twice = 'def twice(x: int) -> int:\n    """Return x twice."""\n    return 2 * x\n'
+    again = twice.replace("twice(", "again(")
+    note = {"subject": "dates", "corrected_examples": ["3/4 was sent, 2026-03-04 was asked"]}
+    note |= {"correct_approach": "say the year first", "mistake_summary": "day and month were mixed up"}
+    note |= {"strategy": "look at a date that is there", "anti_patterns": ["names of months"]}
+    given = (("skill", {"source": twice}), ("skill", {"source": again}), ("note", note))
+    ops = [DeltaOp(op=Op.ADD, kind=kind, payload=payload, status=Status.ACTIVE) for kind, payload in given]
+    first, second, third = (each.record_id for each in store.commit(namespace, ops, actor="test").results)
+    calling = again.replace("2 * x", "twice(x)")
+    assert "Done." in visitor.does(f"/records/{second}/edit", text=calling, version="1")
+    assert store.reader.load([second or ""])[0].payload.requires == ("twice",)
+    renamed = twice.replace("twice(", "double(")
+    assert "which again call" in visitor.does(f"/records/{first}/edit", 400, text=renamed, version="1")
+    assert "New fields as JSON" in visitor.text(f"/records/{third}")
+    assert "Done." in visitor.does(f"/records/{third}/edit", text='{"subject": "times"}', version="1")
+    assert store.reader.load([third or ""])[0].payload.subject == "times"
+
+
 def test_lists_come_a_screen_at_a_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     ops = [DeltaOp(op=Op.ADD, payload={"content": f"zebra number {at}"}) for at in range(7)]
     visitor.desk.store.commit(visitor.desk.namespace, ops, actor="test")

@@ -293,6 +293,24 @@ async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
         await whole(Headers({"content-length": str(BODY + 1)}), receive)
 
 
+LEFT = {"type": "http.disconnect"}
+
+
+@pytest.mark.parametrize(
+    ("end", "handed_on"),
+    [({"type": "http.request", "body": b"c"}, {"type": "http.request", "body": b"abc"}), (LEFT, LEFT)],
+)
+async def test_a_body_in_parts_is_handed_on_in_one(end: dict[str, Any], handed_on: dict[str, Any]) -> None:
+    begun = [{"type": "http.request", "body": each, "more_body": True} for each in (b"a", b"b")]
+    parts = iter([*begun, end, LEFT])
+
+    async def receive() -> dict[str, Any]:
+        return next(parts)
+
+    read = await whole(Headers(), receive)
+    assert [await read(), await read()] == [handed_on, LEFT]
+
+
 def test_who_calls_without_end_is_told_to_wait_and_nobody_else(served: Served) -> None:
     busy, calm = served.client("busy", "report"), served.client("calm", "read", "report")
     answers = [_status(busy, {"lesson": ""}) for _ in range(PROPOSALS * SESSIONS + 20)]

@@ -13,16 +13,24 @@ import asyncio
 import re
 from contextlib import closing
 from dataclasses import dataclass
+from math import inf
+from threading import Event
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.responses import PlainTextResponse
 
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
+from evolve.inspector.page_context import PageContext
+from evolve.inspector.pages import live_page
 from evolve.inspector.security import CSP
+from evolve.inspector.server import unguarded
 from evolve.loop.assembly import open_store
-from evolve.service.access import BODY
+from evolve.service.access import ALIVE, BODY, Guard
+from evolve.service.app import Doors
+from evolve.service.browsers import Browsers
 from memory.records import DeltaOp, Op
 from memory.sqlite.sql import sqlite3
 from tests.evolve.command import evolve
@@ -87,7 +95,7 @@ async def test_what_a_client_calls_this_host_opens_nothing(served: Served, host:
         assert await asked(served.http.app, path, host) != 200
 
 
-async def asked(app: Any, path: str, host: str) -> int:
+async def asked(app: Any, path: str, host: str, **headers: str) -> int:
     """Return the status of a request as it comes over the wire, whatever stands in it."""
     sent: list[Any] = []
 
@@ -97,11 +105,11 @@ async def asked(app: Any, path: str, host: str) -> int:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app(wire(path, host), receive, send)
+    await app(wire(path, host, **headers), receive, send)
     return int(sent[0]["status"])
 
 
-def wire(path: str, host: str) -> dict[str, Any]:
+def wire(path: str, host: str, **headers: str) -> dict[str, Any]:
     """Return the ASGI scope of a request."""
     return {
         "type": "http",
@@ -113,7 +121,7 @@ def wire(path: str, host: str) -> dict[str, Any]:
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"host", host.encode())] if host else [],
+        "headers": [(name.encode(), value.encode()) for name, value in {"host": host, **headers}.items() if value],
         "server": ("testserver", 80),
     }
 
@@ -186,25 +194,77 @@ def test_a_revoked_token_closes_the_pages_and_a_log_out_too(served: Served) -> N
     assert bea.http.get("/runs", follow_redirects=False).status_code == 303
 
 
-async def test_an_open_page_is_told_nothing_once_its_token_is_revoked(served: Served) -> None:
+@pytest.mark.parametrize("ends", ["revoked", "logged out"])
+async def test_an_open_page_is_told_nothing_once_its_token_is_revoked_or_logged_out(
+    served: Served, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "SILENCE", inf)
     ann = person(served, "Ann", "read")
-    cookie = "; ".join(f"{name}={value}" for name, value in ann.http.cookies.items())
-    begun, sent = asyncio.Event(), list[Any]()
+    begun, told, sent = asyncio.Event(), asyncio.Event(), list[Any]()
+
+    async def receive() -> Any:
+        await told.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            (told if begun.is_set() else begun).set()
+
+    page = asyncio.ensure_future(served.http.app(wire("/live", "testserver", cookie=_cookie(ann)), receive, send))
+    await asyncio.wait_for(begun.wait(), 60)
+    if ends == "revoked":
+        await asyncio.to_thread(evolve, served.folder, "tokens", "revoke", "Ann")
+    else:
+        await asyncio.to_thread(ann.post, "/logout")
+        served.client("Bea", "read")  # the journal grows
+    await page
+    assert [message.get("body", b"") for message in sent[1:]] == [b"retry: 2000\n\n", b""]
+
+
+async def test_an_open_page_looks_for_its_token_only_before_it_sends(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "EVERY", 0.001)
+    monkeypatch.setattr(live_page, "SILENCE", 0.004)
+    looks, sent = iter([True, True, False]), list[bytes]()
 
     async def receive() -> Any:
         await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
-        sent.append(message)
-        if message.get("body"):
-            begun.set()
+        sent.append(message.get("body", b""))
 
-    scope = wire("/live", "testserver") | {"headers": [(b"host", b"testserver"), (b"cookie", cookie.encode())]}
-    page = asyncio.ensure_future(served.http.app(scope, receive, send))
-    await asyncio.wait_for(begun.wait(), 60)
-    await asyncio.to_thread(evolve, served.folder, "tokens", "revoke", "Ann")
-    await asyncio.wait_for(page, 10)
-    assert [message.get("body", b"") for message in sent[1:]] == [b"retry: 2000\n\n", b""]
+    config = load_config(served.folder / "evolve.toml")
+    with open_store(config, read_only=True) as store:
+        pages = unguarded(PageContext(config, store, "key", may_look=lambda: next(looks)))
+        await pages(wire("/live", "testserver"), receive, send)
+    assert sent[1:] == [b"retry: 2000\n\n", *[b": still here\n\n"] * 2, b""]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/runs", "/runs"])
+async def test_who_waits_for_the_journal_keeps_nobody_else_waiting(served: Served, path: str) -> None:
+    config, token = load_config(served.folder / "evolve.toml"), served.client("Ann", "read", namespace="*").token
+    held, answered = Event(), Event()
+    with open_store(config, owner=False) as store:
+        desk = PageContext(config, store, "key", read_only=True)
+        app = Doors(Guard(PlainTextResponse("ok"), store, lambda _: None), Browsers(unguarded(desk), desk))
+        ann = Person(TestClient(app))
+        assert ann.log_in(token) == 200
+
+        def hold() -> bool:
+            with store.journal.lock:
+                held.set()
+                return answered.wait(20)
+
+        holding = asyncio.ensure_future(asyncio.to_thread(hold))
+        await asyncio.to_thread(held.wait)
+        headers = {"authorization": f"Bearer {token}", "cookie": _cookie(ann)}
+        waiting = asyncio.ensure_future(asked(app, path, "testserver", **headers))
+        await asyncio.sleep(0)
+        assert await asked(app, ALIVE, "testserver") == 200
+        answered.set()
+        assert (await holding, await waiting) == (True, 200)
 
 
 def test_the_cookie_is_kept_from_scripts_and_from_plain_http_behind_tls(served: Served) -> None:
@@ -224,6 +284,10 @@ def test_a_form_that_is_none_or_too_large_is_refused(served: Served) -> None:
         headers = {"origin": ORIGIN, "content-type": "multipart/form-data; boundary=x"}
         answer = stranger.http.post("/login", content=body, headers=headers)
         assert answer.status_code == status, answer.text
+
+
+def _cookie(person: Person) -> str:
+    return "; ".join(f"{name}={value}" for name, value in person.http.cookies.items())
 
 
 def _record(served: Served) -> str:

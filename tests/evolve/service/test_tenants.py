@@ -8,6 +8,7 @@ N4  a token that is revoked, or past its time, opens nothing; the workspace keep
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.integrations.agent import Agent, Asked
-from evolve.integrations.client_session import Layer
+from evolve.integrations.client_session import ClientSession, Layer
 from evolve.loop.assembly import open_store
 from evolve.service.access_tokens import issue, listed, revoke, verified
 from memory.errors import BadInput, JournalError, NotFound
@@ -160,6 +161,29 @@ def test_a_skill_of_a_layer_is_read_by_its_label(served: Served) -> None:
     assert (told["id"], told["name"]) == (label, "shared")
     assert eve.ask("GET", "/skills/own")["name"] == "own"
     assert "no skill" in eve.error("GET", f"/skills/other{label[4:]}", 404)
+
+
+def test_a_layer_is_asked_for_texts_alone_and_only_where_they_fit(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_config(served.folder / "evolve.toml")
+    only_skills = config.model_copy(update={"memory": config.memory.model_copy(update={"kinds": ("skill",)})})
+    with open_store(config, owner=False) as store:
+        source = 'def shared(room: str) -> str:\n    """Open the vault of a room."""\n    return room\n'
+        skill = DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}, status=Status.ACTIVE)
+        rule = DeltaOp(op=Op.ADD, payload={"content": "Greet gnus."}, status=Status.ACTIVE, pinned=True)
+        assert store.commit("team", [skill, rule], actor="x").applied
+        full = store.count_tokens("Greet gnus.")
+        asked: list[str] = []
+        recall = store.recall
+        monkeypatch.setattr(store, "recall", lambda query: asked.append(query.namespace) or recall(query))
+        for settings, tokens in ((only_skills, 100), (config, full)):
+            layers = [Layer(namespace="team", tokens=tokens)]
+            session = ClientSession(settings, store, writes=False, layers=layers)
+            shown = asyncio.run(session.playbook("Open the vault of the room."))
+            assert "shared(" not in shown.text
+            assert "Greet gnus." in shown.text
+        assert "team" not in asked
 
 
 def test_a_skill_that_is_not_in_use_is_handed_to_nobody(served: Served) -> None:

@@ -147,8 +147,9 @@ def test_one_on_the_journal_goes_on_while_the_journal_offers_the_same(stopped: P
     whole = told(own, "train", "sft")
     place = Path(whole["folder"])
     shutil.rmtree(place / "adapter")
+    (own / "evolve.toml").write_text(SETTINGS.replace("[policy]", '[policy]\nbase_url = "http://127.0.0.1:9/v1"'))
     done = told(own, "train", "resume", whole["name"])
-    assert (done["name"], done["generation"]) == (whole["name"], whole["generation"])
+    assert (done["name"], done["generation"]) == (whole["name"], whole["generation"]), "the journal asks no server"
     settings = json.loads((place / "training.json").read_text())
     assert (settings["recipe"], settings["journal"], settings["start"]) == ("sft", True, "base")
     shutil.rmtree(place / "adapter")

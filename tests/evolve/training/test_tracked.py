@@ -8,14 +8,16 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from benchmarks.parity_world import PLAYED
+from evolve.config.file import load_config
 from evolve.training import ledger, tracker_export
-from memory.locks import is_held
+from evolve.training.training_session import train
 from tests.evolve.command import finish, invoke, start
 from tests.evolve.training.test_cli_train import told
 
@@ -63,10 +65,8 @@ def trackio(monkeypatch: pytest.MonkeyPatch, log: Callable[[dict[str, float], in
 def test_figures_are_told_while_the_training_goes_on_whose_name_is_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places, under_way = folder / ".evolve" / "policies" / "training", list[bool]()
-    calls = trackio(
-        monkeypatch, lambda figures, step: under_way.extend(is_held(each / ledger.LOCK) for each in places.iterdir())
-    )
+    places = folder / ".evolve" / "policies" / "training"
+    calls = trackio(monkeypatch, lambda figures, step: None)
     result = invoke(folder, "train", "run", *TRACKED)
     assert result.exit_code == 0, result.output
     (row,) = told(folder, "train", "status")
@@ -74,9 +74,16 @@ def test_figures_are_told_while_the_training_goes_on_whose_name_is_said(
     lines = ledger.lines(places / row["training"] / ledger.METRICS)
     steps = [(int(each.pop("iteration")), each) for each in lines]
     assert calls == [row["training"], *steps, "end"]
-    assert under_way == [True, True]
     plain = told(folder, "train", "run")
     assert plain["name"] == row["training"], "who watches a training makes no other one of it"
+
+
+def test_a_figure_is_told_before_the_next_update(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told_of, waited = Event(), list[bool]()
+    trackio(monkeypatch, lambda figures, step: told_of.set())
+    config = load_config(folder / "evolve.toml", {"train": {"tracker": "trackio"}})
+    train(config, "grpo", lambda figures: waited.append(told_of.wait(600)))
+    assert waited == [True, True]
 
 
 def test_a_tracker_that_fails_is_warned_of_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +114,12 @@ def test_one_that_went_missing_is_refused_where_a_training_is_gone_on_with(
     place = Path(told(folder, "train", "run", *TRACKED)["folder"])
     (place / "adapter").rename(place / "elsewhere")  # as where it was killed before
     monkeypatch.setitem(sys.modules, "trackio", None)
+    (folder / "evolve.toml").write_text(f'{SETTINGS}tracker = "trackio"\n')
     result = invoke(folder, "train", "resume")
     assert result.exit_code == 2
     assert "trackio needs the package 'trackio'" in result.stderr
+    (folder / "evolve.toml").write_text(SETTINGS)
+    assert invoke(folder, "train", "resume").exit_code == 0, "who watches it is said anew"
 
 
 def test_trackio_itself_is_told(folder: Path) -> None:

@@ -337,6 +337,45 @@ def test_a_skill_is_edited_as_code_and_a_note_as_its_fields(memory: Workspace) -
         memory.edit(note.label, "Read the units first.")
 
 
+CALLER = 'def sheets(items: list[str]) -> int:\n    """Count sheets."""\n    return len(items) // 20\n'
+
+
+def test_an_edited_skill_requires_what_its_new_code_calls(memory: Workspace) -> None:
+    evolve.add_skill(memory.config, SKILL)
+    evolve.add_skill(memory.config, CALLER)
+    memory.edit("sheets", CALLER.replace("len(items) // 20", "pages(items) // 2"))
+    assert memory.show("sheets").record.payload.requires == ("pages",)
+    with pytest.raises(BadInput, match="is called by sheets"):
+        memory.retire("pages")
+    with pytest.raises(BadInput, match="require each other in a circle"):
+        memory.edit("pages", SKILL.replace("len(items)", "sheets(items)"))
+    memory.edit("sheets", CALLER)
+    assert memory.show("sheets").record.payload.requires == ()
+    memory.retire("pages")
+
+
+def test_a_skill_that_is_called_keeps_its_name(memory: Workspace) -> None:
+    evolve.add_skill(memory.config, SKILL)
+    evolve.add_skill(memory.config, CALLER.replace("len(items) // 20", "pages(items) // 2"))
+    with pytest.raises(BadInput, match="got the name 'leaves' for skill 'pages', which sheets call"):
+        memory.edit("pages", SKILL.replace("pages(", "leaves("))
+    memory.edit("sheets", CALLER)
+    memory.edit("pages", SKILL.replace("pages(", "leaves("))
+    assert memory.show("leaves").record.version == 2
+
+
+def test_an_edited_skill_is_checked_as_an_added_one(memory: Workspace) -> None:
+    evolve.add_skill(memory.config, SKILL)
+    with pytest.raises(BadInput, match="pages cannot be a skill: line 3: 'open' is neither a parameter"):
+        memory.edit("pages", SKILL.replace("len(items)", "open(items)"))
+    with open_store(memory.config, owner=False) as store:
+        source = SKILL.replace("pages(", "found(").replace("len(items)", "search(items)")  # no run told of `search`
+        op = DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}, status=Status.ACTIVE)
+        assert store.commit(memory.config.memory.namespace, [op], actor="test").applied
+    memory.edit("found", source.replace("    return", "    items = sorted(items)\n    return"))
+    assert memory.show("found").record.version == 2
+
+
 def test_an_archive_is_brought_in(memory: Workspace, tmp_path: Path) -> None:
     memory.add("Greet the accountant.")
     digest = memory.export_workspace(tmp_path / "all.tar.gz")

@@ -99,6 +99,16 @@ LEFT_OUT = {
     "tinker.base_model": "wants a service that trains",
 }
 """Key -> why it is not set here; each has tests of its own."""
+TRAIN = """\
+[train]
+rank = 2
+iterations = 2
+chains = 3
+rollouts = 4
+length = 1
+skills = false
+temperature = 1.5
+"""
 SETTINGS = f"""\
 {PLAYED.replace("parity_world:Parity", "train_keys:Held").replace("enabled = false", 'reflector = "none"')}
 [run]
@@ -111,15 +121,7 @@ no_memory = 0.0
 [gate]
 held_out = {{ tasks = 2 }}
 
-[train]
-rank = 2
-iterations = 2
-chains = 3
-rollouts = 4
-length = 1
-skills = false
-temperature = 1.5
-"""
+{TRAIN}"""
 
 
 class Held(Parity):

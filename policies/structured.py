@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 MENDS = 3
 """Rounds of type mending; a later error may hide behind an earlier one."""
-NO_OBJECT, EMPTY = "the reply holds no JSON object", "the reply is empty"
+NO_OBJECT = "the reply holds no JSON object"
 """What is wrong with a reply without an object, as a re-ask says it."""
 QUOTED = 4_000
 """Characters of a failed reply that the re-ask quotes back."""
@@ -71,7 +71,7 @@ async def generate_structured(
 
 def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
     """Return (the last object in `text` that is a `model_cls`, "") or (None, why not). Pure; never raises."""
-    error = NO_OBJECT if text.strip() else EMPTY
+    error = NO_OBJECT if text.strip() else "the reply is empty"
     found = False
     for candidate in objects(text):
         for value in (candidate, *(v for v in candidate.values() if isinstance(v, dict))):

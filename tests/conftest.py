@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
 
 
+@cache
 def listed(root: Path, name: str) -> list[str]:
     """Return the lines of `tests/slow_files.txt` (files) or `tests/fast_tests.txt` (tests of those)."""
     return (root / "tests" / f"{name}.txt").read_text(encoding="utf-8").splitlines()

@@ -41,15 +41,7 @@ SETTINGS = f"""\
 [run]
 tasks = 6
 
-[train]
-rank = 2
-iterations = 2
-chains = 3
-rollouts = 4
-length = 1
-skills = false
-temperature = 1.5
-"""
+{train_keys.TRAIN}"""
 TIMED = ("seconds", "rollout_tokens_per_s", "update_tokens_per_s")
 Figures = list[dict[str, float]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 from evolve.config.model import ModelSection, PolicySection
 from evolve.errors import ConfigError
 from memory.errors import NotFound
-from policies.errors import PolicyError
 from policies.generations.adapters import MAX_RANK
 from policies.generations.base_model import base_of
 from policies.generations.engine import AdapterEngine
@@ -20,7 +18,7 @@ from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE, Registry
 from policies.generations.server_check import CanaryReport, probes
 from policies.generations.storage import version_name
-from policies.generations.swap import Inspection, checked, kept
+from policies.generations.swap import Inspection, checked, unload_unneeded
 from policies.protocols import Policy, Profile
 
 if TYPE_CHECKING:
@@ -179,16 +177,12 @@ def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
     return VllmEngine(asked, version_name(0), api_key=key, slots=section.slots, timeout_s=section.timeout_s)
 
 
-async def unload_unneeded(section: ModelSection, workspace: Path, version: str) -> None:
-    """Take a version that is neither live nor what a rollback goes to off the servers of policy `served`.
-
-    A server that lacks it, or cannot be reached, is left as it is.
-    """
+async def unloaded(section: ModelSection, workspace: Path, version: str) -> None:
+    """Take a version off the servers of policy `served`, as `swap.unload_unneeded` does."""
     engine = vllm_engine(section)
     try:
-        with Registry(workspace / FOLDER, read_only=True) as registry, suppress(PolicyError):
-            if version not in kept(registry):
-                await engine.unload(version)
+        with Registry(workspace / FOLDER, read_only=True) as registry:
+            await unload_unneeded(registry, engine, version)
     finally:
         await engine.aclose()
 

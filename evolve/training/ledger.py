@@ -32,6 +32,11 @@ def folders(workspace: Path) -> list[Path]:
     return sorted((workspace / GENERATIONS / FOLDER).glob("*"), key=lambda path: path.stat().st_mtime)
 
 
+def folder_of(workspace: Path, name: str) -> Path:
+    """Return the folder of a training by its name, which may not be there yet."""
+    return workspace / GENERATIONS / FOLDER / name
+
+
 def append(path: Path, line: Mapping[str, Any]) -> None:
     """Add a line."""
     with path.open("a", encoding="utf-8") as file:

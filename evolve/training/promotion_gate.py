@@ -122,7 +122,7 @@ def on_servers(config: Config, generation: Generation) -> Generator[Acting]:
     try:
         yield config.model_copy(update={"policy": section}), Parts()
     finally:
-        asyncio.run(generations.unload_unneeded(config.policy, config.workspace, generation.version))
+        asyncio.run(generations.unloaded(config.policy, config.workspace, generation.version))
 
 
 def on_llama(base: Path, options: LlamaOptions) -> Side:

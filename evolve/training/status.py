@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 
@@ -19,7 +18,7 @@ def trainings(config: Config) -> list[dict[str, Any]]:
 
 def told_by(config: Config, name: str) -> list[dict[str, float]]:
     """Return the figures of a training. Raises `NotFound` for one that is not there or has told none."""
-    found = ledger.lines(config.workspace / FOLDER / ledger.FOLDER / name / ledger.METRICS)
+    found = ledger.lines(ledger.folder_of(config.workspace, name) / ledger.METRICS)
     if not found:
         known = ", ".join(row["training"] for row in trainings(config)) or "none"
         raise NotFound(f"no training {name!r} with figures; there are {known}: see `evolve train status`")

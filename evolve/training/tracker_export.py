@@ -18,7 +18,6 @@ from typing import Literal, Protocol
 
 from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.generations.workspace_registry import FOLDER
 from evolve.registry import member
 from evolve.training import ledger, resumption, trackers
 from evolve.training.ledger import LOCK
@@ -31,9 +30,9 @@ _log = logging.getLogger(__name__)
 Tracker = Literal["trackio", "mlflow"]
 """A file of `evolve/training/trackers`."""
 POLL_S = 1.0
+"""How often a training is looked at that is followed."""
 LAST_S = 30.0
 """Seconds that a training waits at its end for a tracker to take what is left."""
-"""How often a training is looked at that is followed."""
 
 
 class TrackedRun(Protocol):
@@ -65,7 +64,7 @@ def export(config: Config, name: str, to: Tracker, *, follow: bool = False) -> s
     `follow`: go on until no process does that training any more.
     Raises `NotFound` for a training that is not there or told none, `ConfigError` where the tracker is missing.
     """
-    lock = config.workspace / FOLDER / ledger.FOLDER / name / LOCK
+    lock = ledger.folder_of(config.workspace, name) / LOCK
     return _handed(config, name, to, (lambda: is_held(lock)) if follow else lambda: False)
 
 
@@ -113,7 +112,7 @@ def _handed(config: Config, name: str, to: Tracker, under_way: Callable[[], bool
     told = _followed(config, name, under_way)
     first = next(told)
     require_tracker(to)
-    begun = resumption.begun(config.workspace / FOLDER / ledger.FOLDER / name)
+    begun = resumption.begun(ledger.folder_of(config.workspace, name))
     settings = {"recipe": begun.recipe, "start": begun.start, **begun.config.get("train", {})} if begun else {}
     run: TrackedRun = member(trackers, to)(config.workspace, name, settings)
     over = "iteration" if "iteration" in first else "update"
@@ -127,7 +126,7 @@ def _handed(config: Config, name: str, to: Tracker, under_way: Callable[[], bool
 
 def _followed(config: Config, name: str, under_way: Callable[[], bool]) -> Iterator[dict[str, float]]:
     """Yield the lines of a training as they come. One that is done again after a kill is not yielded again."""
-    metrics = config.workspace / FOLDER / ledger.FOLDER / name / ledger.METRICS
+    metrics = ledger.folder_of(config.workspace, name) / ledger.METRICS
     sent = 0
     while True:
         more = under_way()

@@ -314,7 +314,7 @@ def _training(
     section = config.train
     loss, correction = section.member("loss"), section.member("correction") if section.correction.name else None
     today = name_of(config, recipe, live, data)
-    folder = config.workspace / generations.FOLDER / ledger.FOLDER / (name or today)
+    folder = ledger.folder_of(config.workspace, name or today)
     start = live.version if live else BASE
     if name:
         resumption.require_same(folder, start, today if data else name)

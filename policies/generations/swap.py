@@ -44,9 +44,7 @@ async def inspect(registry: Registry, engine: AdapterEngine, version: str, inspe
     except BaseException as error:
         reason = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
         registry.refuse(generation.version, reason, report and report.model_dump())
-        if generation.version not in kept(registry):
-            with suppress(PolicyError):  # it may never have been loaded; the reason is told already
-                await engine.unload(generation.version)
+        await unload_unneeded(registry, engine, generation.version)  # the reason is told already
         raise
     return report
 
@@ -62,6 +60,13 @@ def kept(registry: Registry) -> frozenset[str]:
     """Return the versions that must stay loaded: the live one, and the one that a rollback goes to."""
     previous = registry.previous()
     return frozenset({registry.live().version} | ({previous.version} if previous else set()))
+
+
+async def unload_unneeded(registry: Registry, engine: AdapterEngine, version: str) -> None:
+    """Unload a version that is neither live nor what a rollback goes to, where it is loaded and a server answers."""
+    if version not in kept(registry):
+        with suppress(PolicyError):
+            await engine.unload(version)
 
 
 def checked(generation: Generation, max_rank: int) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +17,22 @@ _PACKAGES = ("evolve", "memory", "playbooks", "policies", "skills")
 
 def code_of(config: Config) -> str:
     """Return a short hash of our packages, and of the files that environment and policies are of (`module:name`)."""
-    found = sha256()
-    for name in _PACKAGES:
-        for folder, file in _files(name):
-            found.update(f"{name} {file.relative_to(folder)}\0".encode() + sha256(file.read_bytes()).digest())
+    found = sha256(_of_our_packages())
     for name in sorted(_own(config)):
         spec = None if name == "__main__" else find_spec(name)
         if spec is not None and spec.has_location and spec.origin:
             found.update(f"{name}\0".encode() + sha256(Path(spec.origin).read_bytes()).digest())
     return found.hexdigest()[:16]
+
+
+@cache
+def _of_our_packages() -> bytes:
+    """Return a hash of our packages, which are read once: what a process acts with is what it began with."""
+    found = sha256()
+    for name in _PACKAGES:
+        for folder, file in _files(name):
+            found.update(f"{name} {file.relative_to(folder)}\0".encode() + sha256(file.read_bytes()).digest())
+    return found.digest()
 
 
 def require_same(here: Mapping[str, str], of_the_run: Mapping[str, str]) -> None:
